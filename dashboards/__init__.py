@@ -1,0 +1,1 @@
+"""Plotly figures (frame in, figure out) and the static site made of them."""

@@ -1,0 +1,144 @@
+"""Column names, units and types of every frame that crosses a package boundary.
+
+Times are aware UTC. Rates are tokens per second. Frames are sorted by their key, which is the leading
+columns as listed with each schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import polars as pl
+
+TIME = pl.Datetime("us", "UTC")
+
+
+class Metric(StrEnum):
+    """What is forecast, each as tokens per second."""
+
+    TOKENS_IN = "tokens_in"
+    TOKENS_OUT = "tokens_out"
+
+
+QUANTILE_LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99)
+"""The levels every forecast carries. Other levels between 0.5 and 0.99 are interpolated linearly."""
+
+
+def quantile_column(level: float) -> str:
+    """The column that holds a quantile.
+
+    >>> quantile_column(0.975)
+    'q97_5'
+    """
+    return f"q{level * 100:g}".replace(".", "_")
+
+
+QUANTILE_COLUMNS = tuple(quantile_column(level) for level in QUANTILE_LEVELS)
+MEDIAN = quantile_column(0.5)
+
+Schema = Mapping[str, pl.DataType]
+
+DEMAND: Schema = {
+    "workload_class": pl.String(),
+    "step_start": TIME,
+    "tokens_in": pl.Float64(),
+    "tokens_out": pl.Float64(),
+    "requests": pl.Float64(),
+    "peak_tokens_in_per_s": pl.Float64(),
+    "peak_tokens_out_per_s": pl.Float64(),
+    "observed_fraction": pl.Float64(),
+    "source": pl.String(),
+}
+"""Key: workload_class, step_start. Sums over the step as observed; a step not observed has no row.
+Peaks are the largest 1-minute mean inside the step. observed_fraction is in (0, 1]."""
+
+REJECTS: Schema = {
+    "source": pl.String(),
+    "file": pl.String(),
+    "row_number": pl.Int64(),
+    "reason": pl.String(),
+    "raw": pl.String(),
+}
+"""Rows of an input that could not be read. row_number counts data rows from 1 (0: the file as a whole)."""
+
+FITS: Schema = {
+    "workload_class": pl.String(),
+    "metric": pl.String(),
+    "cutoff": TIME,
+    "model": pl.String(),
+    "reason": pl.String(),
+    "parameters": pl.String(),
+    "margins": pl.String(),
+}
+"""Key: workload_class, metric, cutoff. parameters and margins are JSON objects that only `forecasting` reads."""
+
+SCORES: Schema = {
+    "workload_class": pl.String(),
+    "metric": pl.String(),
+    "cutoff": TIME,
+    "model": pl.String(),
+    "chosen": pl.Boolean(),
+    "origins": pl.Int64(),
+    "pinball": pl.Float64(),
+    "wape": pl.Float64(),
+    "bias": pl.Float64(),
+    "seconds": pl.Float64(),
+    "error": pl.String(),
+}
+"""Key: workload_class, metric, cutoff, model. One row per candidate of a backtest. pinball (tokens/s) is at the
+floor's quantile over the maximum within the lead window; wape and bias are of the median over the same window
+(bias = sum(forecast - actual) / sum(actual)). error says why a candidate was disqualified, else null."""
+
+FORECASTS: Schema = {
+    "workload_class": pl.String(),
+    "metric": pl.String(),
+    "cutoff": TIME,
+    "step_start": TIME,
+    "model": pl.String(),
+    **{name: pl.Float64() for name in QUANTILE_COLUMNS},
+}
+"""Key: workload_class, metric, cutoff, step_start. Quantiles of the step's mean rate in tokens per second."""
+
+FLOORS: Schema = {
+    "pool": pl.String(),
+    "window_start": TIME,
+    "window_end": TIME,
+    "min_replicas": pl.Int64(),
+    "required_replicas": pl.Float64(),
+    "rung": pl.String(),
+    "reason": pl.String(),
+}
+"""Key: pool, window_start. One row per step. required_replicas is before margins and rounding;
+reason is the JSON of `floorcast.types.Reason`."""
+
+ACCURACY: Schema = {
+    "workload_class": pl.String(),
+    "metric": pl.String(),
+    "horizon": pl.String(),
+    "model": pl.String(),
+    "first_step": TIME,
+    "last_step": TIME,
+    "steps": pl.Int64(),
+    "wape": pl.Float64(),
+    "mase": pl.Float64(),
+    "pinball": pl.Float64(),
+    "calibration": pl.Float64(),
+    "bias": pl.Float64(),
+}
+"""Key: workload_class, metric, horizon, model. model is `published`, `last_value` or `seasonal_naive`; pinball
+(tokens/s) and calibration (share of steps at or under the forecast) are at the floor's quantile and null for the
+two baselines, which have no quantile."""
+
+
+def empty(schema: Schema) -> pl.DataFrame:
+    """A frame of that schema without rows."""
+    return pl.DataFrame(schema=dict(schema))
+
+
+def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """The frame with exactly the schema's columns, in its order, cast to its types.
+
+    Raises polars' ColumnNotFoundError or InvalidOperationError where that cannot be.
+    """
+    return frame.select([pl.col(name).cast(dtype) for name, dtype in schema.items()])

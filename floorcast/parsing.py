@@ -1,0 +1,133 @@
+"""From YAML text to a `Config`. Every fault names the file, the line, the key, the value and the remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from floorcast.config import Config
+from floorcast.errors import ConfigError
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+_REMEDIES = {
+    "missing": "add the key",
+    "greater_than": "use a larger number",
+    "greater_than_equal": "use a larger number",
+    "less_than": "use a smaller number",
+    "less_than_equal": "use a smaller number",
+    "string_pattern_mismatch": "use lower-case letters, digits, and dots or dashes between them",
+    "model_type": "write a mapping of keys, as in the example of `floorcast init`",
+    "dict_type": "write a mapping of keys, as in the example of `floorcast init`",
+    "tuple_type": "write a list, as in [a, b]",
+    "too_short": "give at least one",
+    "too_long": "give only one; serving a class from several pools is not supported yet",
+}
+
+
+def parse_config(text: str, *, file: str, environment: Mapping[str, str]) -> Config:
+    """Validate a whole configuration.
+
+    `${NAME}` and `${NAME:-default}` inside strings are taken from `environment`, so that secrets and paths
+    stay out of the file. Raises ConfigError listing every fault found.
+    """
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{file}:{mark.line + 1}" if mark else file
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigError(
+            f"not YAML: {problem}", where=place, remedy="check the indentation and quotes near that line"
+        ) from None
+    if not isinstance(node, yaml.MappingNode):
+        raise ConfigError(
+            "the file is empty or not a mapping of keys", where=file, remedy="start from `floorcast init`"
+        )
+    _refuse_duplicate_keys(node, file)
+    data = _expand(yaml.safe_load(text), environment=environment, file=file, path=())
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        faults = [_describe(fault, node=node, file=file) for fault in error.errors()]
+        raise ConfigError("\n".join(faults)) from None
+
+
+def _expand(value: Any, *, environment: Mapping[str, str], file: str, path: tuple[str, ...]) -> Any:
+    if isinstance(value, dict):
+        return {k: _expand(v, environment=environment, file=file, path=(*path, str(k))) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_expand(v, environment=environment, file=file, path=(*path, str(i))) for i, v in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def lookup(match: re.Match[str]) -> str:
+        name, default = match.group(1), match.group(2)
+        found = environment.get(name, default)
+        if found is None:
+            raise ConfigError(
+                f"environment variable {name} is not set (value {value!r})",
+                where=f"{file}: {'.'.join(path)}",
+                remedy=f"export {name}=..., or write ${{{name}:-default}}",
+            )
+        return found
+
+    return _VARIABLE.sub(lookup, value)
+
+
+def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str) -> str:
+    context = fault.get("ctx", {})
+    path = [str(part) for part in fault["loc"]]
+    if fault["type"] == "unknown_key":
+        path.append(str(context["key"]))
+    key = ".".join(path) or "(whole file)"
+    line = _line_of(node, path)
+    value = "" if fault["type"] in ("missing", "unknown_key") else _shown(fault["input"])
+    remedy = context.get("hint") or _REMEDIES.get(fault["type"], "correct the value")
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{file}:{line}: {key}: {message}{value}\n  remedy: {remedy}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict | list | tuple):
+        return ""
+    return f" (value {value!r})" if isinstance(value, str | int | float | bool | None) else ""
+
+
+def _line_of(node: yaml.Node, path: list[str]) -> int:
+    """The line of the deepest part of `path` that the file has."""
+    line = node.start_mark.line + 1
+    for part in path:
+        if isinstance(node, yaml.MappingNode):
+            for key, child in node.value:
+                if str(key.value) == part:
+                    line, node = key.start_mark.line + 1, child
+                    break
+            else:
+                return line
+        elif isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
+            node = node.value[int(part)]
+            line = node.start_mark.line + 1
+    return line
+
+
+def _refuse_duplicate_keys(node: yaml.Node, file: str) -> None:
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, child in node.value:
+            if key.value in seen:
+                raise ConfigError(
+                    f"key `{key.value}` appears twice",
+                    where=f"{file}:{key.start_mark.line + 1}",
+                    remedy="delete or rename one of the two",
+                )
+            seen.add(key.value)
+            _refuse_duplicate_keys(child, file)
+    elif isinstance(node, yaml.SequenceNode):
+        for child in node.value:
+            _refuse_duplicate_keys(child, file)

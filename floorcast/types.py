@@ -1,0 +1,102 @@
+"""The published vocabulary: floors, their reasons, and the schedule that carries them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+SCHEDULE_SCHEMA_VERSION = 1
+
+
+class Frozen(BaseModel):
+    """Base of all published types: immutable, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Rung(StrEnum):
+    """Where a floor's demand came from, best first."""
+
+    FRESH = "fresh"
+    LAST_FORECAST = "last_forecast"
+    PAST_WEEKS = "past_weeks"
+    FALLBACK = "fallback_replicas"
+
+
+class Buffer(Frozen):
+    """One margin on top of the required replicas, with the number after it was applied."""
+
+    name: Literal["minimum_margin", "round_up", "warm"]
+    value: float = Field(description="0.1 for a margin of 10 %; a count of replicas for warm")
+    replicas: float = Field(ge=0, description="replicas after this buffer")
+
+
+class Adjustment(Frozen):
+    """A rule that moved the floor after the buffers, with the number before and after."""
+
+    rule: Literal["min_replicas", "max_replicas", "step_down", "dwell", "already_published"]
+    before: int = Field(ge=0)
+    after: int = Field(ge=0)
+
+
+class ClassDemand(Frozen):
+    """What one workload class adds to the deciding step, at the floor's quantile."""
+
+    tokens_in_per_s: float = Field(ge=0)
+    tokens_out_per_s: float = Field(ge=0)
+    model_in: str
+    model_out: str
+
+
+class Reason(Frozen):
+    """Why a floor is what it is. `scaling.explain.recompute` gets from here to the number."""
+
+    binding: Literal["tokens_in", "tokens_out", "sum", "fallback_replicas"] = Field(
+        description="the term of the capacity formula that decided"
+    )
+    needed_by: AwareDatetime = Field(description="start of the deciding step, the most demanding of the lead window")
+    lead_s: float = Field(ge=0, description="startup p90 + publication interval + apply delay")
+    quantile: float = Field(gt=0, lt=1)
+    tokens_in_per_s: float = Field(ge=0, description="the pool's demand at the quantile in the deciding step")
+    tokens_out_per_s: float = Field(ge=0)
+    median_tokens_per_s: float = Field(ge=0, description="the binding metric's median in the deciding step")
+    demand_tokens_per_s: float = Field(ge=0, description="the binding metric's demand (both added for `sum`)")
+    required_replicas: float = Field(ge=0, description="before any buffer and rounding")
+    buffers: tuple[Buffer, ...] = ()
+    adjustments: tuple[Adjustment, ...] = ()
+    classes: dict[str, ClassDemand] = Field(default_factory=dict)
+    clamped: Literal["min_replicas", "max_replicas"] | None = None
+    shortfall_replicas: int = Field(default=0, ge=0, description="replicas wanted above max_replicas")
+
+
+class FloorWindow(Frozen):
+    """The minimum replicas of a pool from `start` (included) to `end` (excluded)."""
+
+    start: AwareDatetime
+    end: AwareDatetime
+    min_replicas: int = Field(ge=0)
+    reason: Reason
+
+
+class PoolSchedule(Frozen):
+    """A pool's floors over the horizon, contiguous and in order."""
+
+    gate: Literal["open", "closed", "untested"] = Field(
+        description="whether replay shows that floors pay on this pool; untested where no replay was run"
+    )
+    rung: Rung
+    windows: tuple[FloorWindow, ...] = Field(min_length=1)
+
+
+class FloorSchedule(Frozen):
+    """All floors of one publication."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    version: int = Field(ge=1)
+    mode: Literal["advisory", "apply"]
+    issued_at: AwareDatetime
+    valid_until: AwareDatetime
+    content_hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$", description="of the canonical JSON of `pools`")
+    pools: dict[str, PoolSchedule]

@@ -1,0 +1,1 @@
+"""The composition root: sources, publishers, stages, Prefect flows and the command line."""

@@ -1,0 +1,1 @@
+"""DuckDB: connection and locking, numbered migrations, typed reads and writes of polars frames."""
