@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from zoneinfo import available_timezones
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -25,22 +25,9 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_len
 
 
 class Section(BaseModel):
-    """Base of every part of the configuration: frozen, and an unknown key names the nearest known one."""
+    """Base of every part of the configuration: frozen, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _unknown_keys(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        known = [field.alias or name for name, field in cls.model_fields.items()]
-        for key in data:
-            if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
-                hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(sorted(known))}"
-                raise PydanticCustomError("unknown_key", "unknown key `{key}`", {"key": str(key), "hint": hint})
-        return data
 
 
 class Columns(Section):

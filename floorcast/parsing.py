@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from floorcast.config import Config
@@ -81,16 +82,34 @@ def _expand(value: Any, *, environment: Mapping[str, str], file: str, path: tupl
 
 
 def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str) -> str:
-    context = fault.get("ctx", {})
     path = [str(part) for part in fault["loc"]]
-    if fault["type"] == "unknown_key":
-        path.append(str(context["key"]))
-    key = ".".join(path) or "(whole file)"
-    line = _line_of(node, path)
-    value = "" if fault["type"] in ("missing", "unknown_key") else _shown(fault["input"])
+    context = fault.get("ctx", {})
     remedy = context.get("hint") or _REMEDIES.get(fault["type"], "correct the value")
     message = fault["msg"].removeprefix("Value error, ")
-    return f"{file}:{line}: {key}: {message}{value}\n  remedy: {remedy}"
+    value = "" if fault["type"] == "missing" else _shown(fault["input"])
+    if fault["type"] == "extra_forbidden":
+        known = sorted(_known_keys(path[:-1]))
+        near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
+        message = "unknown key"
+        remedy = f"did you mean `{near[0]}`?" if near else f"known keys here: {', '.join(known)}"
+    key = ".".join(path) or "(whole file)"
+    return f"{file}:{_line_of(node, path)}: {key}: {message}{value}\n  remedy: {remedy}"
+
+
+def _known_keys(path: list[str]) -> set[str]:
+    """The keys that the configuration knows at `path`, whose names of pools, classes and positions are free."""
+    models: list[type[BaseModel]] = [Config]
+    for part in path:
+        fields = [f for m in models for name, f in m.model_fields.items() if part in (name, f.alias)]
+        models = [m for f in fields for m in _models_in(f.annotation)] or models
+    return {field.alias or name for model in models for name, field in model.model_fields.items()}
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
 
 
 def _shown(value: object) -> str:
