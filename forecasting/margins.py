@@ -1,0 +1,73 @@
+"""Quantiles around a point forecast, from the residuals that the same model left in its backtest."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from floorcast.columns import QUANTILE_LEVELS
+from forecasting.series import FloatArray
+
+MIN_RESIDUALS = 12
+"""A horizon bucket with fewer residuals takes the margins of the bucket before it."""
+
+
+class Margins(BaseModel):
+    """Quantiles of residuals by horizon.
+
+    `offsets[b]` holds one offset for each of `QUANTILE_LEVELS`, for horizons up to `ends[b]` steps (the last
+    bucket serves all longer ones). Kind `add` adds it to the forecast in tokens/s; kind `scale` adds it times
+    (forecast + `base`). Invariant: offsets do not decrease along the levels, so quantiles do not cross.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["add", "scale"]
+    base: float
+    ends: tuple[int, ...]
+    offsets: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def from_residuals(
+        cls, *, actual: FloatArray, path: FloatArray, kind: Literal["add", "scale"], base: float, ends: tuple[int, ...]
+    ) -> Self:
+        """Estimate from a backtest: `actual` and `path` are (origins, horizon), NaN where not observed.
+
+        A quantile takes the ceil((n + 1) q)-th smallest residual, as in split conformal prediction
+        (Lei et al., 2018), so that few residuals widen it.
+        """
+        unit = path + base if kind == "scale" else np.ones_like(path)
+        residuals = (actual - path) / unit
+        offsets: list[tuple[float, ...]] = []
+        for first, end in zip((0, *ends), ends, strict=False):
+            seen = np.sort(residuals[:, first:end][np.isfinite(residuals[:, first:end])])
+            if len(seen) >= MIN_RESIDUALS or not offsets:
+                offsets.append(_conformal(seen))
+            else:
+                offsets.append(offsets[-1])
+        return cls(kind=kind, base=base, ends=ends, offsets=tuple(offsets))
+
+    def apply(self, path: FloatArray) -> FloatArray:
+        """Quantiles of a point forecast of shape (..., horizon): shape (..., horizon, levels), non-negative."""
+        horizon = np.arange(1, path.shape[-1] + 1)
+        bucket = np.minimum(np.searchsorted(self.ends, horizon), len(self.ends) - 1)
+        offsets = np.asarray(self.offsets)[bucket]
+        unit = (path + self.base)[..., None] if self.kind == "scale" else 1.0
+        result: FloatArray = np.maximum(path[..., None] + offsets * unit, 0.0)
+        return result
+
+
+def _conformal(ordered: FloatArray) -> tuple[float, ...]:
+    if len(ordered) == 0:
+        return tuple(0.0 for _ in QUANTILE_LEVELS)
+    ranks = np.ceil((len(ordered) + 1) * np.asarray(QUANTILE_LEVELS)).astype(int)
+    return tuple(float(x) for x in ordered[np.clip(ranks, 1, len(ordered)) - 1])
+
+
+def bucket_ends(*, lead_steps: int, horizon_steps: int, steps_per_hour: float) -> tuple[int, ...]:
+    """Ends of the horizon buckets in steps: one step, the lead window, then 1, 3, 6, 12 and 24 h, then the rest."""
+    hours = (round(h * steps_per_hour) for h in (1, 3, 6, 12, 24))
+    ends = {1, lead_steps, horizon_steps, *(h for h in hours if h > lead_steps)}
+    return tuple(sorted(end for end in ends if 1 <= end <= horizon_steps))

@@ -1,0 +1,94 @@
+"""MSTL's seasonal shape with AutoETS on what is left, on a log scale (statsforecast does both fits).
+
+The shape is estimated at each fit and kept; between fits only the ETS state follows the newest data, which
+costs milliseconds where a new decomposition costs a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import numpy.typing as npt
+from statsforecast.models import MSTL, AutoETS
+
+from forecasting.cleaning import fill_missing
+from forecasting.models.base import DAY, HOUR, WEEK, Parameters, lacks_history
+from forecasting.models.logscale import from_log, log_offset, to_log
+from forecasting.series import FloatArray, View
+
+
+@dataclass(frozen=True)
+class MstlEts:
+    """Additive seasons on log(rate + offset); the longest season's length is the period of the kept shape."""
+
+    name: str
+    seasons: tuple[timedelta, ...]
+    grid: timedelta | None
+    """The shape's resolution; None for the step. A weekly shape at the step would take most of a minute."""
+    history: timedelta
+
+    def lacks(self, view: View) -> str | None:
+        return lacks_history(view, 2 * self.seasons[-1])
+
+    def fit(self, view: View) -> Parameters:
+        recent = view.tail(view.steps_in(self.history))
+        offset = log_offset(recent.values)
+        filled = to_log(fill_missing(recent.values, season=recent.steps_in(DAY)), offset)
+        shape = self._shape(recent, filled)
+        adjusted = filled - shape[self._places(recent, len(filled))]
+        ets = AutoETS(season_length=1, model="ZZN").fit(adjusted).model_
+        return {
+            "offset": offset,
+            "shape": shape.tolist(),
+            "components": ets["components"],
+            "smoothing": [None if np.isnan(x) else float(x) for x in ets["par"][:4]],
+            "states": len(ets["par"]) - 4,
+        }
+
+    def predict(self, parameters: Parameters, view: View, horizon: int) -> FloatArray:
+        recent = view.tail(view.steps_in(2 * DAY))
+        shape = np.asarray(parameters["shape"])
+        places = self._places(recent, len(recent.values) + horizon)
+        filled = to_log(fill_missing(recent.values, season=recent.steps_in(DAY)), parameters["offset"])
+        adjusted = filled - shape[places[: len(filled)]]
+        # The filter starts from the first hours of the tail; two days on, its start is forgotten.
+        start = [float(adjusted[: max(recent.steps_in(HOUR), 1)].mean()), 0.0][: parameters["states"]]
+        smoothing = [np.nan if x is None else x for x in parameters["smoothing"]]
+        ets = AutoETS(season_length=1, model=parameters["components"][:3])
+        ets.model_ = {
+            "m": 1,
+            "components": parameters["components"],
+            "par": np.array([*smoothing, *start]),
+            "n_params": len(start) + 1,
+            "fit": None,
+        }
+        level = ets.forward(adjusted, h=horizon)["mean"]
+        return from_log(level + shape[places[len(filled) :]], parameters["offset"], ceiling=view.values)
+
+    def _places(self, view: View, count: int) -> npt.NDArray[np.int64]:
+        period = view.steps_in(self.seasons[-1])
+        return np.asarray((view.first_index + np.arange(count)) % period, dtype=np.int64)
+
+    def _shape(self, view: View, filled: FloatArray) -> FloatArray:
+        """One period of the seasonal component at the step, counted from the epoch, mean zero."""
+        per_cell = view.steps_in(self.grid) if self.grid and self.grid > view.step else 1
+        lead_in = -view.first_index % per_cell
+        cells = filled[lead_in:]
+        cells = cells[: len(cells) // per_cell * per_cell].reshape(-1, per_cell).mean(axis=1)
+        periods = [view.steps_in(season) // per_cell for season in self.seasons]
+        decomposed = MSTL(season_length=periods, trend_forecaster=AutoETS(season_length=1, model="ANN")).fit(cells)
+        seasonal = decomposed.model_.filter(like="seasonal").sum(axis=1).to_numpy()[-periods[-1] :]
+        first_cell = (view.first_index + lead_in) // per_cell + len(cells) - periods[-1]
+        shape = np.roll(seasonal, first_cell % periods[-1])
+        if per_cell > 1:
+            centres = (np.arange(-1, len(shape) + 1) + 0.5) * per_cell - 0.5
+            wrapped = np.concatenate([shape[-1:], shape, shape[:1]])
+            shape = np.interp(np.arange(len(shape) * per_cell), centres, wrapped)
+        result: FloatArray = shape - shape.mean()
+        return result
+
+
+MSTL_ETS_DAY = MstlEts("mstl_ets_day", (DAY,), grid=None, history=14 * DAY)
+MSTL_ETS_WEEK = MstlEts("mstl_ets_week", (DAY, WEEK), grid=HOUR, history=28 * DAY)
