@@ -1,0 +1,40 @@
+"""Writes the demo history and its configuration into a folder."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from floorcast.errors import ConfigError, DataError
+from pipelines.demo.generate import generate_minutes
+
+
+def write_demo(folder: Path, *, end: datetime, seed: int = 7) -> Path:
+    """Write history.parquet and floorcast.yaml, making the folder if need be; the path of the latter is returned.
+
+    Files of an earlier demo are replaced; the same `end` and `seed` leave the same bytes. Raises ConfigError
+    where floorcast.yaml is there and is not the demo's, DataError where the folder cannot be written to and as
+    `generate_minutes` does.
+    """
+    template = files("pipelines.demo").joinpath("floorcast.yaml").read_text(encoding="utf-8")
+    title = template.partition("\n")[0]
+    config = folder / "floorcast.yaml"
+    if config.exists() and not config.read_text(encoding="utf-8").startswith(title):
+        raise ConfigError(
+            "the folder holds a configuration that is not the demo's, and the demo would replace it",
+            where=str(config),
+            remedy="give the demo an empty folder",
+        )
+    history = generate_minutes(end=end, rng=np.random.default_rng(seed))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        history.write_parquet(folder / "history.parquet", compression="zstd")
+        config.write_text(template, encoding="utf-8")
+    except OSError as error:
+        raise DataError(
+            f"the demo cannot be written: {error}", where=str(folder), remedy="name a folder that can be written to"
+        ) from error
+    return config
