@@ -29,8 +29,14 @@ def bias(*, actual: FloatArray, forecast: FloatArray) -> float:
 def pinball(*, actual: FloatArray, forecast: FloatArray, quantile: float) -> float:
     """Mean of max(q e, (q - 1) e) with e = actual - forecast, in the unit of the values."""
     y, f = _pairs(actual=actual, forecast=forecast)
-    error = y - f
-    return float(np.maximum(quantile * error, (quantile - 1) * error).mean()) if len(y) else float("nan")
+    return float(pinball_losses(actual=y, forecast=f, quantile=quantile).mean()) if len(y) else float("nan")
+
+
+def pinball_losses(*, actual: FloatArray, forecast: FloatArray, quantile: float) -> FloatArray:
+    """The loss of each pair, NaN where a side is missing."""
+    error = actual - forecast
+    losses: FloatArray = np.maximum(quantile * error, (quantile - 1) * error)
+    return losses
 
 
 def calibration(*, actual: FloatArray, forecast: FloatArray) -> float:

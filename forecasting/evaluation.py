@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from floorcast.columns import ACCURACY, MEDIAN, QUANTILE_COLUMNS, Metric
@@ -13,6 +14,8 @@ from forecasting import accuracy
 from forecasting.models.base import DAY
 from forecasting.selection import at_level
 from forecasting.series import FloatArray, Series
+
+IntArray = npt.NDArray[np.int64]
 
 PUBLISHED = "published"
 LAST_VALUE = "last_value"
@@ -43,8 +46,7 @@ def evaluate(
 
 def _judge(group: pl.DataFrame, series: Series, *, lead: timedelta, quantile: float) -> list[dict[str, object]]:
     step = series.step
-    place = ((group["step_start"] - series.start) // step).to_numpy().astype(np.int64)
-    origin = ((group["cutoff"] - series.start) // step).to_numpy().astype(np.int64)
+    place, origin = _places(group["step_start"], series), _places(group["cutoff"], series)
     forecasts = group.select(QUANTILE_COLUMNS).to_numpy()
     season = DAY // step
     behind = origin - 1
@@ -94,7 +96,13 @@ def _bands(lead: timedelta) -> list[tuple[str, float]]:
     return [("lead", lead.total_seconds()), *(band for band in longer if band[1] > lead.total_seconds())]
 
 
-def _take(values: FloatArray, places: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> FloatArray:
+def _places(times: pl.Series, series: Series) -> IntArray:
+    """Steps from the series' start to each time."""
+    microseconds = (times - series.start).dt.total_microseconds().to_numpy()
+    return np.asarray(microseconds // (series.step // timedelta(microseconds=1)), dtype=np.int64)
+
+
+def _take(values: FloatArray, places: IntArray) -> FloatArray:
     """Values at places, NaN where a place lies outside."""
     inside = (places >= 0) & (places < len(values))
     return np.where(inside, values[np.clip(places, 0, len(values) - 1)], np.nan)

@@ -23,7 +23,8 @@ NO_MODEL = "none"
 """Stands where a series cannot be forecast; the reason says why, and floors fall back."""
 
 NOISE = 0.02
-"""A simpler candidate within this share of the best score is preferred."""
+"""A simpler candidate within this share of the best score, or within one standard error of the difference of
+their losses (Breiman's rule), is preferred."""
 
 MIN_STEPS = 24
 """Fewer observed steps than this carry no backtest and so no margin."""
@@ -43,9 +44,20 @@ class Target:
 @dataclass(frozen=True)
 class _Trial:
     model: Model
-    score: float
+    losses: FloatArray
     margins: Margins
     row: dict[str, object]
+
+    @property
+    def score(self) -> float:
+        return float(np.nanmean(self.losses))
+
+
+def _as_good(trial: _Trial, best: _Trial) -> bool:
+    worse_by = trial.losses - best.losses
+    seen = worse_by[np.isfinite(worse_by)]
+    standard_error = float(seen.std()) / len(seen) ** 0.5
+    return bool(float(seen.mean()) <= max(NOISE * best.score, standard_error))
 
 
 def fit_series(
@@ -89,8 +101,8 @@ def fit_series(
         rows.append({**key, **trial.row, "seconds": timer() - began})
     if not trials:
         return _fit_row(key, NO_MODEL, "every candidate failed its backtest", {}, None), rows
-    best = min(trial.score for trial in trials)
-    chosen = next(trial for trial in trials if trial.score <= best * (1 + NOISE))
+    best = min(trials, key=lambda trial: trial.score)
+    chosen = next(trial for trial in trials if _as_good(trial, best))
     for row in rows:
         row["chosen"] = row["model"] == chosen.model.name
     reason = _reason(chosen, trials, unsuited, best)
@@ -107,24 +119,27 @@ def _try(model: Model, view: View, target: Target) -> _Trial:
     )
     base = 0.1 * float(np.nanmean(view.values))
     actual_peak = _peak(result.actual[:, : target.lead_steps])
-    scored = []
-    for kind in KINDS:
-        bound = _cross_fitted(result, kind=kind, base=base, ends=ends, target=target)
-        scored.append((accuracy.pinball(actual=actual_peak, forecast=bound, quantile=target.quantile), kind))
-    # A series never observed past an origin has no score; the margin by ratio is then as good a guess as any.
-    score, kind = min(scored, key=lambda pair: (np.isnan(pair[0]), pair[0]))
-    if np.isnan(score):
-        raise ValueError("nothing was observed after any origin")
+    losses = {
+        kind: accuracy.pinball_losses(
+            actual=actual_peak,
+            forecast=_cross_fitted(result, kind=kind, base=base, ends=ends, target=target),
+            quantile=target.quantile,
+        )
+        for kind in KINDS
+    }
+    if not np.isfinite(actual_peak).any():
+        raise ValueError("no lead window after an origin was observed whole")
+    kind = min(KINDS, key=lambda each: float(np.nanmean(losses[each])))
     median_peak = _peak(result.path[:, : target.lead_steps])
     return _Trial(
         model=model,
-        score=score,
+        losses=losses[kind],
         margins=Margins.from_residuals(actual=result.actual, path=result.path, kind=kind, base=base, ends=ends),
         row={
             "model": model.name,
             "chosen": False,
             "origins": len(result.path),
-            "pinball": score,
+            "pinball": float(np.nanmean(losses[kind])),
             "wape": accuracy.wape(actual=actual_peak, forecast=median_peak),
             "bias": accuracy.bias(actual=actual_peak, forecast=median_peak),
             "error": None,
@@ -162,12 +177,12 @@ def _peak(values: FloatArray) -> FloatArray:
     return result
 
 
-def _reason(chosen: _Trial, trials: list[_Trial], unsuited: list[str], best: float) -> str:
+def _reason(chosen: _Trial, trials: list[_Trial], unsuited: list[str], best: _Trial) -> str:
     if len(trials) == 1:
         return f"the only candidate that suits; {'; '.join(unsuited)}" if unsuited else "the only candidate that ran"
     last = next((trial.score for trial in trials if trial.model.name == "last_value"), None)
     against = f", {chosen.score / last:.2f} of last value" if last and chosen.model.name != "last_value" else ""
-    how = "best" if chosen.score <= best else f"simplest within {NOISE:.0%} of the best"
+    how = "best" if chosen is best else f"as good as {best.model.name} within noise, and simpler: best"
     return f"{how} of {len(trials)}: pinball {chosen.score:.4g} tokens/s over the lead window{against}"
 
 

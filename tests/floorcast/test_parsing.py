@@ -1,0 +1,110 @@
+"""Configuration: every fault names the file, the line, the key, the value and the remedy."""
+
+import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from floorcast.config import Config
+from floorcast.errors import ConfigError
+from floorcast.parsing import parse_config
+
+GOOD: dict[str, Any] = {
+    "step": "5m",
+    "horizon": "48h",
+    "sources": [
+        {"name": "code", "kind": "trace", "format": "azure", "path": "${DATA}/code.csv", "class": "chat"},
+        {"name": "more", "kind": "trace", "format": "mooncake", "path": "m.jsonl", "class": "chat",
+         "start": "2026-11-01T00:00:00+08:00"},
+    ],
+    "pools": {
+        "chat-70b": {
+            "gpu": {"type": "H100", "per_replica": 2, "usd_per_gpu_hour": 3.99},
+            "capacity": {"prefill_tokens_per_s": 4800, "decode_tokens_per_s": 2600, "target_utilization": "75%"},
+            "startup": {"p90": "4m"},
+            "bounds": {"min": 2, "max": 40},
+        }
+    },
+    "classes": {"chat": {"kind": "chat", "pools": ["chat-70b"]}},
+}  # fmt: skip
+
+
+def parse(data: object, **environment: str) -> Config:
+    text = data if isinstance(data, str) else yaml.safe_dump(data, sort_keys=False)
+    return parse_config(text, file="floorcast.yaml", environment={"DATA": "/d", **environment})
+
+
+def changed(*path: object, to: object) -> dict[str, Any]:
+    data = copy.deepcopy(GOOD)
+    inner: Any = data
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = to
+    return data
+
+
+def test_a_whole_configuration_is_read_with_units_zones_and_variables() -> None:
+    config = parse(GOOD)
+    assert config.step == timedelta(minutes=5)
+    assert config.pools["chat-70b"].capacity.target_utilization == 0.75
+    assert config.sources[0].path == "/d/code.csv"
+    assert config.sources[1].start == datetime(2026, 10, 31, 16, tzinfo=UTC)
+    assert config.lead("chat-70b") == timedelta(minutes=9, seconds=30)
+    assert config.classes_of("chat-70b") == ("chat",)
+
+
+POOL = ("pools", "chat-70b")
+FAULTS = [
+    pytest.param(changed("horizn", to="48h"), "horizn: unknown key", "did you mean `horizon`?", id="unknown key"),
+    pytest.param(changed(*POOL, "gpu", "per_replicas", to=2), "pools.chat-70b.gpu.per_replicas: unknown key",
+                 "`per_replica`", id="unknown key deep inside"),
+    pytest.param(changed("sources", 0, "clas", to="x"), "sources.0.clas: unknown key", "`class`", id="alias"),
+    pytest.param(changed(*POOL, "startup", "p90", to=4), "startup.p90: '4' is not a duration", "value 4", id="unit"),
+    pytest.param(changed(*POOL, "capacity", "decode_tokens_per_s", to=0), "decode_tokens_per_s", "greater than 0",
+                 id="zero capacity"),
+    pytest.param(changed(*POOL, "bounds", to={"min": 9, "max": 3}), "min 9 is above max 3", "raise max", id="bounds"),
+    pytest.param(changed(*POOL, "fallback_replicas", to=99), "outside bounds 2 to 40", "move it", id="fallback"),
+    pytest.param(changed(*POOL, "margin", to={"quantile": 0.3}), "margin.quantile", "larger", id="quantile"),
+    pytest.param(changed("classes", "chat", "pools", to=["chat-7b"]), "pool chat-7b, which is not under `pools`",
+                 "did you mean chat-70b?", id="unknown pool"),
+    pytest.param(changed("classes", "chat", "kind", to="chatt"), "classes.chat.kind", "'chatt'", id="kind"),
+    pytest.param(changed("classes", to={}), "classes", "at least 1", id="no class"),
+    pytest.param(changed("zone", to="Europe/Belin"), "not an IANA time zone", "Europe/Berlin", id="zone"),
+    pytest.param(changed("step", to="7m"), "divides a day", "use 1m, 5m", id="step"),
+    pytest.param(changed("horizon", to="7m"), "whole number of steps", "48h", id="horizon"),
+    pytest.param(changed(*POOL, "startup", "p90", to="49h"), "lead time of", "lengthen `horizon`", id="lead"),
+    pytest.param(changed("sources", 1, "start", to=None), "needs `start`", "2026-11-01T00:00:00Z", id="start"),
+    pytest.param(changed("sources", 0, "format", to="generic"), "needs `columns`", "time:", id="columns"),
+    pytest.param(changed("sources", 0, "path", to="${NOWHERE}/x"), "NOWHERE is not set", "export NOWHERE", id="env"),
+    pytest.param(changed("pools", "Chat 70B", to=GOOD["pools"]["chat-70b"]), "pools.Chat 70B", "lower-case", id="name"),
+    pytest.param(changed("pools", "spare", to=GOOD["pools"]["chat-70b"]), "pool spare serves no class", "delete it",
+                 id="pool without class"),
+    pytest.param("pools: [", "not YAML", "indentation", id="not YAML"),
+    pytest.param("", "empty", "floorcast init", id="empty"),
+    pytest.param("step: 5m\nstep: 1m", "key `step` appears twice", "delete or rename", id="twice"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "what", "remedy"), FAULTS)
+def test_a_fault_says_what_where_and_what_to_do(data: object, what: str, remedy: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(data)
+    assert what in str(caught.value)
+    assert remedy in str(caught.value)
+    assert "floorcast.yaml" in str(caught.value)
+
+
+def test_faults_are_reported_together_each_with_its_line() -> None:
+    text = yaml.safe_dump(GOOD, sort_keys=False).replace("min: 2", "min: -2").replace("p90: 4m", "p90: soon")
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    lines = text.splitlines()
+    for fragment in ("min: -2", "p90: soon"):
+        number = next(i for i, line in enumerate(lines, 1) if fragment in line)
+        assert f"floorcast.yaml:{number}: " in str(caught.value)
+
+
+def test_a_default_stands_in_for_a_variable_that_is_not_set() -> None:
+    assert parse(changed("sources", 0, "path", to="${NOWHERE:-here}/x")).sources[0].path == "here/x"

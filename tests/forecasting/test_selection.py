@@ -1,0 +1,180 @@
+"""Backtest, selection and the forecasts that come of them."""
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+
+from floorcast.columns import FITS, FORECASTS, QUANTILE_COLUMNS, SCORES
+from floorcast.errors import ForecastError
+from forecasting import backtest, selection
+from forecasting.forecast import forecast_series
+from forecasting.models import BY_NAME, CANDIDATES
+from forecasting.models.base import Parameters
+from forecasting.selection import NO_MODEL, Target, at_level, fit_series, fits_frame, scores_frame
+from forecasting.series import FloatArray, Series, View
+
+Make = Callable[[FloatArray], Series]
+TARGET = Target(quantile=0.95, lead_steps=2, horizon_steps=48)
+
+
+def fit(series: Series) -> tuple[dict[str, object], list[dict[str, object]]]:
+    return fit_series(series, cutoff=series.end, target=TARGET, timer=itertools.count().__next__)
+
+
+def test_a_daily_cycle_gets_a_seasonal_model_that_beats_last_value(daily: Callable[..., Series]) -> None:
+    row, scores = fit(daily(14, noise=0.03))
+    by_model = {str(score["model"]): score for score in scores}
+    assert "seasonal" in str(row["model"]) or "mstl" in str(row["model"]) or "arima" in str(row["model"])
+    assert by_model[str(row["model"])]["pinball"] < 0.7 * by_model["last_value"]["pinball"]  # type: ignore[operator]
+    assert [score["model"] for score in scores if score["chosen"]] == [row["model"]]
+    assert set(by_model) == {model.name for model in CANDIDATES}, "every candidate's score is recorded"
+
+
+def test_a_candidate_that_is_better_only_by_noise_loses_to_a_simpler_one(
+    make_series: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rival forecasts the same walk a thousandth lower, which is a little better by luck of the sample."""
+    walk = make_series(1000 + np.cumsum(np.random.default_rng(5).standard_normal(10 * 96)))
+    rival = Faulty("rival", lambda horizon, view: np.full(horizon, view.values[-1] * 1.0001))
+    monkeypatch.setattr(selection, "CANDIDATES", (BY_NAME["last_value"], rival))
+    row, scores = fit(walk)
+    pinball = {str(score["model"]): float(str(score["pinball"])) for score in scores}
+    assert pinball["rival"] != pinball["last_value"]
+    assert row["model"] == "last_value"
+
+
+def test_too_little_history_gets_no_model_and_the_reason(make_series: Make) -> None:
+    row, scores = fit(make_series(np.array([*np.ones(20), *np.full(200, np.nan)])))
+    assert (row["model"], scores) == (NO_MODEL, [])
+    assert "only 20 steps were observed" in str(row["reason"])
+
+
+def test_half_a_day_of_history_is_forecast_by_the_only_candidate_that_suits(make_series: Make) -> None:
+    row, _ = fit(make_series(np.linspace(10, 20, 48)))
+    assert row["model"] == "last_value"
+    assert "seasonal_naive_day: history of 8h is under 2d" in str(row["reason"])
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """A candidate that fails in a chosen way."""
+
+    name: str
+    path: Callable[[int, View], FloatArray]
+
+    def lacks(self, view: View) -> str | None:
+        return None
+
+    def fit(self, view: View) -> Parameters:
+        return {}
+
+    def predict(self, parameters: Parameters, view: View, horizon: int) -> FloatArray:
+        return self.path(horizon, view)
+
+
+def _crash(horizon: int, view: View) -> FloatArray:
+    raise ZeroDivisionError("of all things")
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (_crash, "ZeroDivisionError: of all things"),
+        (lambda horizon, view: np.full(horizon, np.nan), "unusable"),
+        (lambda horizon, view: np.full(horizon, -1.0), "unusable"),
+        (lambda horizon, view: np.ones(horizon - 1), "a forecast of shape"),
+    ],
+)
+def test_a_candidate_that_fails_is_disqualified_on_record(
+    path: Callable[[int, View], FloatArray], said: str, daily: Callable[..., Series], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "CANDIDATES", (Faulty("faulty", path), BY_NAME["last_value"]))
+    row, scores = fit(daily(3))
+    faulty = next(score for score in scores if score["model"] == "faulty")
+    assert row["model"] == "last_value"
+    assert said in str(faulty["error"])
+    assert faulty["pinball"] is None
+
+
+def test_where_every_candidate_fails_there_is_no_model(
+    daily: Callable[..., Series], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "CANDIDATES", (Faulty("faulty", _crash),))
+    row, _ = fit(daily(3))
+    assert (row["model"], row["reason"]) == (NO_MODEL, "every candidate failed its backtest")
+
+
+def test_origins_fall_on_many_times_of_day_and_leave_two_thirds_to_learn_from(daily: Callable[..., Series]) -> None:
+    series = daily(20)
+    origins = backtest.origin_steps(series.view(series.end))
+    assert len({origin % 96 for origin in origins}) > 0.9 * len(origins)
+    assert origins[0] >= len(series.values) * 2 / 3
+    assert origins[0] == len(series.values) - 4 * 96
+
+
+def test_shuffling_the_future_changes_no_fit_and_no_forecast(daily: Callable[..., Series]) -> None:
+    series = daily(10, noise=0.1)
+    cutoff = series.start + timedelta(days=7)
+    shuffled = series.values.copy()
+    np.random.default_rng(1).shuffle(shuffled[7 * 96 :])
+    other = Series(series.workload_class, series.metric, series.start, series.step, shuffled)
+    results = []
+    for each in (series, other):
+        row, scores = fit_series(each, cutoff=cutoff, target=TARGET, timer=itertools.count().__next__)
+        results.append((row, scores, forecast(each, row, cutoff)))
+    assert results[0][:2] == results[1][:2]
+    assert results[0][2].equals(results[1][2])
+
+
+def forecast(series: Series, row: dict[str, object], cutoff: object = None) -> pl.DataFrame:
+    return forecast_series(
+        series,
+        model=str(row["model"]),
+        parameters=str(row["parameters"]),
+        margins=str(row["margins"]),
+        cutoff=cutoff or series.end,  # type: ignore[arg-type]
+        horizon_steps=TARGET.horizon_steps,
+    )
+
+
+def test_rows_become_the_frames_that_the_store_takes(daily: Callable[..., Series]) -> None:
+    row, scores = fit(daily(4, noise=0.05))
+    assert dict(fits_frame([row]).schema) == dict(FITS)
+    assert dict(scores_frame(scores).schema) == dict(SCORES)
+    frame = forecast(daily(4, noise=0.05), row)
+    assert dict(frame.schema) == dict(FORECASTS)
+    assert frame.height == TARGET.horizon_steps
+    assert frame["step_start"][0] == frame["cutoff"][0]
+    values = frame.select(QUANTILE_COLUMNS).to_numpy()
+    assert (np.diff(values, axis=1) >= 0).all()
+    assert (values >= 0).all()
+
+
+def test_a_stored_model_that_is_gone_is_an_error_not_another_model(daily: Callable[..., Series]) -> None:
+    with pytest.raises(ForecastError, match="run `floorcast fit`"):
+        forecast(daily(4), {"model": "crystal_ball", "parameters": "{}", "margins": json.dumps({})})
+
+
+@pytest.mark.parametrize(("level", "value"), [(0.5, 3.0), (0.95, 6.0), (0.925, 5.5), (0.99, 8.0), (0.1, 1.0)])
+def test_a_level_between_two_is_interpolated(level: float, value: float) -> None:
+    assert at_level(np.arange(1.0, 9.0), level) == pytest.approx(value)
+
+
+def test_the_published_quantile_covers_about_its_share(daily: Callable[..., Series]) -> None:
+    """Fit on ten noisy days, forecast hourly through the next four: within four points of 95 % at 5-step horizons."""
+    series = daily(14, noise=0.15)
+    first = series.start + timedelta(days=10)
+    row, _ = fit_series(series, cutoff=first, target=TARGET, timer=itertools.count().__next__)
+    hits = []
+    for hour in range(4 * 24 - 2):
+        cutoff = first + timedelta(hours=hour)
+        bound = forecast(series, row, cutoff)["q95"].to_numpy()[:5]
+        place = (cutoff - series.start) // series.step
+        hits += (series.values[place : place + 5] <= bound).tolist()
+    assert abs(np.mean(hits) - 0.95) < 0.04
