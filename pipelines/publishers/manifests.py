@@ -1,0 +1,228 @@
+"""Kubernetes manifests for the floor now due: a KEDA ScaledObject, or a HorizontalPodAutoscaler without KEDA.
+
+The floor is the object's own minimum, the one place that no tolerance, scale-up policy or metric can weaken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from floorcast.config import Config, Pool
+from floorcast.errors import PublishError
+from floorcast.types import FloorSchedule, FloorWindow, Reason
+from floorcast.units import format_time
+from pipelines.publishers.files import replace_file
+from pipelines.publishers.schedule import expired, floor_due
+
+WAITING_PER_REPLICA = 5
+"""Requests waiting per replica above which the reactive part asks for more replicas than the floor."""
+
+PROMETHEUS_URL = "http://prometheus.monitoring.svc:9090"
+
+_API_VERSIONS = {
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+}
+# The pods of the target alone, not those of another workload whose name starts the same.
+_POD_SUFFIXES = {"Deployment": "-[a-z0-9]+-[a-z0-9]{5}", "StatefulSet": "-[0-9]+", "LeaderWorkerSet": "-[0-9]+"}
+# The longest that the autoscaling/v2 API allows.
+_PERIOD_MAX = timedelta(minutes=30)
+_STABILIZATION_MAX = timedelta(hours=1)
+
+Renderer = Callable[[str, Pool, FloorWindow, FloorSchedule], dict[str, Any]]
+
+
+def scaled_object(name: str, pool: Pool, window: FloorWindow, schedule: FloorSchedule) -> dict[str, Any]:
+    """The KEDA ScaledObject (keda.sh/v1alpha1) of the pool called `name`.
+
+    It has no `fallback`: where Prometheus cannot be read, the replicas hold and the floor still binds.
+    """
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": _metadata(name, pool, window, schedule),
+        "spec": {
+            "scaleTargetRef": _target(name, pool),
+            "minReplicaCount": _minimum(pool, window, lowest=pool.bounds.min),
+            "maxReplicaCount": pool.bounds.max,
+            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(pool)}},
+            "triggers": [
+                {
+                    "type": "prometheus",
+                    "name": "requests-waiting",
+                    "metadata": {
+                        "serverAddress": PROMETHEUS_URL,
+                        "query": _waiting_query(name, pool),
+                        "threshold": str(WAITING_PER_REPLICA),
+                        # KEDA's default reads an empty answer as 0: an outage of the metrics as an idle pool.
+                        "ignoreNullValues": "false",
+                    },
+                }
+            ],
+        },
+    }
+
+
+def horizontal_pod_autoscaler(name: str, pool: Pool, window: FloorWindow, schedule: FloorSchedule) -> dict[str, Any]:
+    """The HorizontalPodAutoscaler (autoscaling/v2) of the pool called `name`.
+
+    minReplicas is 1 or more even where the pool may scale to zero: the API refuses 0 with a Pods metric.
+    """
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": _metadata(name, pool, window, schedule),
+        "spec": {
+            "scaleTargetRef": _target(name, pool),
+            "minReplicas": _minimum(pool, window, lowest=max(1, pool.bounds.min)),
+            "maxReplicas": pool.bounds.max,
+            "behavior": _behavior(pool),
+            "metrics": [
+                {
+                    "type": "Pods",
+                    "pods": {
+                        "metric": {"name": "vllm_num_requests_waiting"},
+                        "target": {"type": "AverageValue", "averageValue": str(WAITING_PER_REPLICA)},
+                    },
+                }
+            ],
+        },
+    }
+
+
+def short_reason(reason: Reason) -> str:
+    """Why the floor is what it is, in one line.
+
+    Example: `21300 tokens_out/s at quantile 0.95 needs 10.92 replicas by 2026-11-30T09:04:00Z`.
+    """
+    if reason.binding == "fallback_replicas":
+        text = f"no usable forecast: fallback_replicas, by {format_time(reason.needed_by)}"
+    else:
+        demand = "tokens_in+tokens_out" if reason.binding == "sum" else reason.binding
+        text = (
+            f"{reason.demand_tokens_per_s:.0f} {demand}/s at quantile {reason.quantile:g} needs "
+            f"{reason.required_replicas:.2f} replicas by {format_time(reason.needed_by)}"
+        )
+    if reason.clamped:
+        text += f"; clamped to {reason.clamped}"
+    if reason.shortfall_replicas:
+        text += f", {reason.shortfall_replicas} short"
+    return text
+
+
+def write_manifests(schedule: FloorSchedule, config: Config, folder: Path, now: datetime) -> list[Path]:
+    """Write `keda/POOL.yaml` and `hpa/POOL.yaml` for every pool and return the paths.
+
+    The floor is the one due at `now`, or the first one before any is due. Raises PublishError for an expired
+    schedule or one of other pools than the configuration's, NotFoundError where `now` is past its last window.
+    """
+    where = f"schedule version {schedule.version}"
+    if expired(schedule, now):
+        raise PublishError(
+            f"expired at {format_time(schedule.valid_until)}", where=where, remedy="publish again; the floor stays"
+        )
+    if other := sorted(set(schedule.pools) ^ set(config.pools)):
+        raise PublishError(
+            f"pool `{other[0]}` is only in one of the schedule and the configuration",
+            where=where,
+            remedy="publish again with this configuration",
+        )
+    # All or nothing: every pool's floor is found before the first file is written.
+    due = {name: floor_due(schedule, name, max(now, pool.windows[0].start)) for name, pool in schedule.pools.items()}
+    written = []
+    for name, pool in config.pools.items():
+        window = due[name]
+        for kind, render in _RENDERERS.items():
+            manifest = render(name, pool, window, schedule)
+            path = folder / kind / f"{name}.yaml"
+            header = "".join(f"# {line}".rstrip() + "\n" for line in _header(name, pool, window, schedule, manifest))
+            replace_file(path, header + yaml.safe_dump(manifest, sort_keys=False, width=120))
+            written.append(path)
+    return written
+
+
+_RENDERERS: dict[str, Renderer] = {"keda": scaled_object, "hpa": horizontal_pod_autoscaler}
+
+
+def _header(name: str, pool: Pool, window: FloorWindow, schedule: FloorSchedule, manifest: dict[str, Any]) -> list[str]:
+    spec = manifest["spec"]
+    if manifest["kind"] == "ScaledObject":
+        own, other, minimum = "keda", "hpa", spec["minReplicaCount"]
+        notes = ["Set serverAddress to your Prometheus."]
+        to_zero = [
+            "This pool may scale to zero, where vLLM exports nothing and this trigger fails: KEDA then wakes no",
+            "replica, not even up to a new floor. Let the query count the requests waiting at the gateway instead.",
+        ]
+    else:
+        own, other, minimum = "hpa", "keda", spec["minReplicas"]
+        notes = ["An adapter must serve the metric vllm_num_requests_waiting (vllm:num_requests_waiting) per pod."]
+        to_zero = ["The API refuses minReplicas 0 with a Pods metric, so one replica stays; KEDA can scale to zero."]
+    held = "" if minimum == window.min_replicas else f", held to {minimum}"
+    return [
+        f"floorcast, mode {schedule.mode}: nothing has been applied to a cluster.",
+        f"{manifest['kind']} of pool {name}: floor {window.min_replicas}{held}, from {format_time(window.start)} "
+        f"to {format_time(window.end)}.",
+        "",
+        "To apply it:",
+        f"  kubectl apply --server-side --field-manager=floorcast -f {own}/{name}.yaml",
+        f"Apply this or {other}/{name}.yaml, never both: KEDA makes a HorizontalPodAutoscaler of its own, and two of",
+        "them on one target fight.",
+        f"Kubernetes knows no expiry: after {format_time(schedule.valid_until)} this floor sticks until the next one "
+        "is applied.",
+        *notes,
+        *(to_zero if pool.bounds.min == 0 else []),
+    ]
+
+
+def _metadata(name: str, pool: Pool, window: FloorWindow, schedule: FloorSchedule) -> dict[str, Any]:
+    return {
+        "name": name,
+        "namespace": pool.target.namespace,
+        "labels": {"app.kubernetes.io/managed-by": "floorcast"},
+        "annotations": {
+            "floorcast.dev/version": str(schedule.version),
+            "floorcast.dev/issued-at": format_time(schedule.issued_at),
+            "floorcast.dev/valid-until": format_time(schedule.valid_until),
+            "floorcast.dev/content-hash": schedule.content_hash,
+            "floorcast.dev/reason": short_reason(window.reason),
+        },
+    }
+
+
+def _target(name: str, pool: Pool) -> dict[str, str]:
+    kind = pool.target.kind
+    return {"apiVersion": _API_VERSIONS[kind], "kind": kind, "name": pool.target.name or name}
+
+
+def _minimum(pool: Pool, window: FloorWindow, *, lowest: int) -> int:
+    # A target at 0 replicas switches its autoscaler off, and min above max makes replicas oscillate.
+    return min(max(window.min_replicas, lowest), pool.bounds.max)
+
+
+def _behavior(pool: Pool) -> dict[str, Any]:
+    every = max(pool.shape.every, timedelta(seconds=1))
+    period = min(every, _PERIOD_MAX)
+    return {
+        "scaleDown": {
+            "stabilizationWindowSeconds": int(min(pool.shape.dwell, _STABILIZATION_MAX).total_seconds()),
+            "policies": [
+                {
+                    "type": "Pods",
+                    "value": max(1, int(pool.shape.step_down * (period / every))),
+                    "periodSeconds": int(period.total_seconds()),
+                }
+            ],
+        }
+    }
+
+
+def _waiting_query(name: str, pool: Pool) -> str:
+    target = pool.target
+    pods = (target.name or name).replace(".", "[.]") + _POD_SUFFIXES[target.kind]
+    return f'sum(vllm:num_requests_waiting{{namespace="{target.namespace}",pod=~"{pods}"}})'
