@@ -1,0 +1,67 @@
+"""The record of what was published."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+import polars as pl
+
+from floorcast.errors import DataError
+from floorcast.units import format_time
+from store.connection import Store, query
+
+
+@dataclass(frozen=True)
+class PublicationRecord:
+    """One publication. `schedule` is the JSON document as published."""
+
+    version: int
+    run_id: str
+    issued_at: datetime
+    valid_until: datetime
+    mode: str
+    content_hash: str
+    schedule: str
+
+
+def record_publication(store: Store, record: PublicationRecord) -> None:
+    """Record a publication in place of one with the same issued_at.
+
+    Raises DataError where the version belongs to a publication issued at another time.
+    """
+    taken = store.read(
+        "SELECT issued_at FROM publications WHERE version = $version AND issued_at <> $issued_at",
+        {"version": record.version, "issued_at": record.issued_at},
+    )
+    if taken.height:
+        raise DataError(
+            f"version {record.version} is already the publication of {format_time(taken['issued_at'][0])}",
+            where="publications",
+            remedy="take the version from next_version",
+        )
+    with store.transaction():
+        store.execute("DELETE FROM publications WHERE issued_at = $issued_at", {"issued_at": record.issued_at})
+        store.execute(
+            "INSERT INTO publications BY NAME SELECT $version AS version, $run_id AS run_id, $issued_at AS issued_at, "
+            "$valid_until AS valid_until, $mode AS mode, $content_hash AS content_hash, $schedule AS schedule",
+            asdict(record),
+        )
+
+
+def next_version(store: Store, *, issued_at: datetime) -> int:
+    """The version recorded for that issued_at already, else one above the highest."""
+    return int(store.read(query("next_version"), {"issued_at": issued_at})["version"][0])
+
+
+def latest_publication(
+    store: Store, *, before: datetime | None = None, at: datetime | None = None
+) -> PublicationRecord | None:
+    """The publication last issued, strictly earlier than `before` and not later than `at` where given."""
+    rows = store.read(query("latest_publication"), {"before": before, "at": at})
+    return PublicationRecord(**rows.row(0, named=True)) if rows.height else None
+
+
+def list_publications(store: Store) -> pl.DataFrame:
+    """One row per publication by version: version, run_id, issued_at, valid_until, mode, content_hash."""
+    return store.read("SELECT * EXCLUDE (schedule) FROM publications ORDER BY version")
