@@ -1,0 +1,66 @@
+"""Everything the site shows, read from the store once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import polars as pl
+
+from floorcast.columns import FLOORS, empty
+from floorcast.config import Config
+from store.accuracy import read_accuracy
+from store.connection import Store
+from store.demand import read_demand
+from store.fits import read_fits, read_scores
+from store.floors import read_floors
+from store.forecasts import read_forecast
+from store.publications import PublicationRecord, latest_publication
+from store.rejects import read_rejects
+
+
+@dataclass(frozen=True)
+class SiteData:
+    """What was known at `now`. Frames as in `floorcast.columns`; any of them may be empty.
+
+    `floors` are those of the run that was published last, and `publication` is that publication, if there is one.
+    `rejects` has one row per source and reason: source, reason, rows, file, row_number, raw (the first example).
+    """
+
+    config: Config
+    now: datetime
+    demand: pl.DataFrame
+    forecasts: pl.DataFrame
+    fits: pl.DataFrame
+    scores: pl.DataFrame
+    floors: pl.DataFrame
+    publication: PublicationRecord | None
+    accuracy: pl.DataFrame
+    rejects: pl.DataFrame
+
+
+def load(store: Store, config: Config, *, now: datetime, days: int = 7) -> SiteData:
+    """Read what was known at `now` (aware UTC), with the demand of the last `days` days."""
+    publication = latest_publication(store, at=now)
+    return SiteData(
+        config=config,
+        now=now,
+        demand=read_demand(store, start=now - timedelta(days=days), end=now),
+        forecasts=read_forecast(store, at=now),
+        fits=read_fits(store, at=now),
+        scores=read_scores(store, at=now),
+        floors=empty(FLOORS) if publication is None else read_floors(store, publication.run_id),
+        publication=publication,
+        accuracy=read_accuracy(store, at=now),
+        rejects=count_rejects(read_rejects(store)),
+    )
+
+
+def count_rejects(rejects: pl.DataFrame) -> pl.DataFrame:
+    """REJECTS by source and reason, most frequent first, with the first row of each as an example."""
+    return (
+        rejects.sort("source", "file", "row_number")
+        .group_by("source", "reason", maintain_order=True)
+        .agg(pl.len().alias("rows"), pl.col("file", "row_number", "raw").first())
+        .sort("rows", "source", "reason", descending=[True, False, False])
+    )

@@ -1,0 +1,160 @@
+"""What the templates of the pool, class and accuracy pages are given: charts, and rows of tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+import polars as pl
+from markupsafe import Markup
+
+from dashboards.data import SiteData
+from dashboards.figures.accuracy import backtest_figure, calibration_figure, wape_figure
+from dashboards.figures.fan import forecast_fan
+from dashboards.figures.floors import floors_over_required
+from dashboards.views import ClassView, PoolView, horizons, nominal_quantile
+from floorcast.columns import Metric
+from floorcast.units import format_duration
+
+METRIC_NAMES = {Metric.TOKENS_IN: "Tokens in", Metric.TOKENS_OUT: "Tokens out"}
+CLASSES_IN_FIGURE = 30
+"""The accuracy figures draw the classes with the largest errors; their table has all."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure on a page. `label` says to a reader who cannot see it what it shows."""
+
+    title: str
+    caption: str
+    label: str
+    spec: Markup
+    height: int
+
+
+def _chart(fig: go.Figure, *, title: str, caption: str = "", label: str) -> Chart:
+    # Plotly writes `<`, `>` and `/` as \u escapes, which makes its JSON safe inside a script element.
+    return Chart(title=title, caption=caption, label=label, spec=Markup(fig.to_json()), height=fig.layout.height)
+
+
+def pool_chart(data: SiteData, pool: PoolView, floors: pl.DataFrame | None) -> Chart | None:
+    """The pool's figure, if it has floors (FLOORS of this pool alone)."""
+    if floors is None:
+        return None
+    bounds, quantile = pool.spec.bounds, pool.spec.margin.quantile
+    return _chart(
+        floors_over_required(floors, bounds=bounds, quantile=quantile, now=data.now, step=data.config.step),
+        title="Floor over required replicas",
+        caption=(
+            f"Replicas; times in UTC. Required: for the most demanding step within the lead time of "
+            f"{format_duration(data.config.lead(pool.name))}, before margins and rounding. "
+            f"Bounds {bounds.min} to {bounds.max}."
+        ),
+        label=f"Step lines of the floor of pool {pool.name} and of its required replicas over the coming hours",
+    )
+
+
+def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFrame]) -> dict[str, object]:
+    """`own` holds the rows of this class of demand, forecasts, scores and accuracy, by these names."""
+    sections = {}
+    for metric, name in METRIC_NAMES.items():
+        charts = []
+        scores = own["scores"].filter(pl.col("metric") == metric).sort("pinball", nulls_last=True)
+        accuracy = _by_horizon(own["accuracy"].filter(pl.col("metric") == metric))
+        if own["demand"].height or own["forecasts"].height:
+            charts.append(
+                _chart(
+                    forecast_fan(
+                        own["demand"],
+                        own["forecasts"],
+                        metric=metric,
+                        step=data.config.step,
+                        quantile=view.quantile,
+                    ),
+                    title=f"{name}: observed and forecast",
+                    caption="Tokens per second, mean of each step; times in UTC. "
+                    "A gap is a step that was not observed. "
+                    f"The dashed line is the floor's quantile: {view.quantile:.0%} of steps should lie at or under it.",
+                    label=f"{name} per second of class {view.name}: observed, and forecast with its bands",
+                )
+            )
+        if accuracy["wape"].is_not_null().any():
+            charts.append(
+                _chart(
+                    wape_figure(accuracy, by="horizon"),
+                    title=f"{name}: error of past forecasts",
+                    caption="By horizon, as published, against two simple forecasts.",
+                    label=f"WAPE by horizon of {name.lower()} of class {view.name}; the table below has the numbers",
+                )
+            )
+        if scores["pinball"].is_not_null().any():
+            charts.append(
+                _chart(
+                    backtest_figure(scores),
+                    title=f"{name}: candidates in backtest",
+                    caption="Loss at the floor's quantile over the lead window. The chosen model is blue.",
+                    label=f"Pinball loss of candidate models for {name.lower()}; the table below has the numbers",
+                )
+            )
+        sections[metric] = {
+            "name": name,
+            "charts": charts,
+            "scores": scores.to_dicts(),
+            "accuracy": _accuracy_rows(data, accuracy),
+            "fit": view.fits.get(metric),
+        }
+    return {"view": view, "sections": sections}
+
+
+def accuracy_context(data: SiteData, pages: Mapping[str, str]) -> dict[str, object]:
+    """`pages` is the page of each class."""
+    nominal = {name: nominal_quantile(data, name) for name in data.accuracy["workload_class"].unique()}
+    groups = []
+    for horizon in horizons(data.accuracy):
+        for metric, name in METRIC_NAMES.items():
+            rows = data.accuracy.filter((pl.col("horizon") == horizon) & (pl.col("metric") == metric))
+            worst, total = _worst_first(rows), rows["workload_class"].n_unique()
+            shown = "" if total <= CLASSES_IN_FIGURE else f" The {CLASSES_IN_FIGURE} largest errors of {total} classes."
+            charts = [
+                _chart(
+                    wape_figure(worst, by="workload_class"),
+                    title=f"{name}: error, horizon {horizon}",
+                    caption=f"Published forecasts against two simple ones.{shown}",
+                    label=f"WAPE of {name.lower()} by class at horizon {horizon}; the table below has the numbers",
+                ),
+                _chart(
+                    calibration_figure(worst, by="workload_class", nominal=nominal),
+                    title=f"{name}: calibration, horizon {horizon}",
+                    caption="Share of steps at or under the floor's quantile, minus that quantile. "
+                    "Left of zero, it was passed too often. "
+                    f"Shaded: within 2 points.{shown}",
+                    label=f"Calibration of {name.lower()} by class at horizon {horizon}; numbers in the table below",
+                ),
+            ]
+            if rows.height:
+                groups.append(charts)
+    table = _accuracy_rows(data, _by_horizon(data.accuracy, "workload_class", "metric"))
+    return {"groups": groups, "rows": table, "pages": pages}
+
+
+def _by_horizon(accuracy: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    order = {horizon: rank for rank, horizon in enumerate(horizons(accuracy))}
+    rank = pl.col("horizon").replace_strict(order, return_dtype=pl.Int64())
+    return accuracy.sort(*keys, rank)
+
+
+def _worst_first(rows: pl.DataFrame) -> pl.DataFrame:
+    published = rows.filter(pl.col("model") == "published").select("workload_class", pl.col("wape").alias("error"))
+    worst = published.sort("error", descending=True, nulls_last=True).head(CLASSES_IN_FIGURE)
+    return worst.join(rows, on="workload_class", how="left", maintain_order="left")
+
+
+def _accuracy_rows(data: SiteData, accuracy: pl.DataFrame) -> list[dict[str, object]]:
+    """The rows of published forecasts, each with the WAPE of both baselines and the nominal quantile beside it."""
+    keys = ["workload_class", "metric", "horizon"]
+    rows = accuracy.filter(pl.col("model") == "published")
+    for baseline in ("last_value", "seasonal_naive"):
+        theirs = accuracy.filter(pl.col("model") == baseline).select(*keys, pl.col("wape").alias(baseline))
+        rows = rows.join(theirs, on=keys, how="left", maintain_order="left")
+    return [{**row, "nominal": nominal_quantile(data, row["workload_class"])} for row in rows.iter_rows(named=True)]

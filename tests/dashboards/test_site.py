@@ -1,0 +1,104 @@
+"""The pages as text: complete, linked, escaped."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import plotly
+import pytest
+
+from dashboards.data import SiteData
+from dashboards.site import build_site, render_pages
+
+HOSTILE = "<b>x</b><script>alert(1)</script>&\"'"
+
+
+class Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("href", "src") and value and not value.startswith(("#", "data:")):
+                self.found.add(value)
+
+
+@pytest.fixture(scope="module")
+def pages(site_data: SiteData) -> dict[str, str]:
+    return dict(render_pages(site_data))
+
+
+def test_one_page_for_each_pool_and_class_beside_overview_and_accuracy(pages: dict[str, str]) -> None:
+    assert sorted(pages) == [
+        "accuracy.html",
+        "class-agent.html",
+        "class-chat.html",
+        "class-nightly-batch.html",
+        "index.html",
+        "pool-batch-8b.html",
+        "pool-chat-70b.html",
+    ]
+
+
+def test_built_site_holds_every_file_it_links_to(site_data: SiteData, tmp_path: Path) -> None:
+    index = build_site(site_data, tmp_path / "site")
+    assert index == tmp_path / "site" / "index.html"
+    for page in index.parent.glob("*.html"):
+        links = Links()
+        links.feed(page.read_text())
+        assert links.found, page.name
+        for link in links.found:
+            assert (page.parent / link).is_file(), f"{page.name} links to {link}"
+
+
+def test_plotly_is_one_local_file_and_only_where_there_are_figures(site_data: SiteData, tmp_path: Path) -> None:
+    folder = build_site(site_data, tmp_path / "site").parent
+    installed = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    assert (folder / "assets" / "plotly.min.js").stat().st_size == installed.stat().st_size
+    assert "plotly.min.js" not in (folder / "index.html").read_text()
+    assert all(page.stat().st_size < 120_000 for page in folder.glob("*.html"))
+
+
+def test_a_class_name_is_data_and_never_markup(renamed: Callable[[str], SiteData]) -> None:
+    pages = dict(render_pages(renamed(HOSTILE)))
+    for name, page in pages.items():
+        assert "<script>alert" not in page, name
+        assert "<b>x" not in page, name
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in pages["index.html"]
+
+
+def test_an_expired_publication_is_said_loudly_on_every_page(site_data: SiteData) -> None:
+    late = dataclasses.replace(site_data.publication, valid_until=site_data.now - timedelta(minutes=1))
+    for name, page in render_pages(dataclasses.replace(site_data, publication=late)):
+        assert 'role="alert"' in page, name
+        assert "has expired" in page, name
+
+
+def test_a_valid_publication_raises_no_alarm(pages: dict[str, str]) -> None:
+    assert not [name for name, page in pages.items() if 'role="alert"' in page]
+    assert "version 42" in pages["index.html"]
+
+
+def test_before_the_first_publication_the_pages_say_so_and_show_no_zero(empty_data: SiteData) -> None:
+    pages = dict(render_pages(empty_data))
+    assert "Nothing is published yet" in pages["index.html"]
+    assert "No floors are published" in pages["pool-chat-70b.html"]
+    assert "Nothing was observed" in pages["class-chat.html"]
+    assert "No forecast is old enough" in pages["accuracy.html"]
+    assert not re.search(r'<td class="n[^"]*">0', pages["index.html"])
+
+
+def test_reasons_rejects_and_disqualified_candidates_are_shown(pages: dict[str, str]) -> None:
+    assert "negative tokens" in pages["index.html"]
+    assert "did not converge" in pages["class-chat.html"]
+    assert "past weeks" in pages["pool-batch-8b.html"]
+
+
+def test_rendering_is_the_same_every_time(site_data: SiteData, pages: dict[str, str]) -> None:
+    assert dict(render_pages(site_data)) == pages

@@ -1,0 +1,66 @@
+"""What the tables show."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from itertools import pairwise
+
+import polars as pl
+import pytest
+
+from dashboards.data import SiteData
+from dashboards.views import class_views, pool_views
+
+
+def test_a_pool_shows_the_floor_of_the_window_that_holds_now(site_data: SiteData) -> None:
+    pool = next(view for view in pool_views(site_data) if view.name == "chat-70b")
+    row = site_data.floors.filter((pl.col("pool") == "chat-70b") & (pl.col("window_start") == site_data.now))
+    assert pool.now is not None
+    assert pool.now.min_replicas == row["min_replicas"].item() == 11
+    assert pool.gpus == 22
+    assert pool.usd_per_hour == pytest.approx(22 * 3.99)
+    assert pool.models == ("mstl_ets",), "the binding metric is tokens out, whose model this is"
+    assert pool.gate == "untested"
+
+
+def test_the_peak_is_the_first_of_the_largest_floors_to_come(site_data: SiteData) -> None:
+    pool = next(view for view in pool_views(site_data) if view.name == "chat-70b")
+    ahead = site_data.floors.filter((pl.col("pool") == "chat-70b") & (pl.col("window_end") > site_data.now))
+    top = ahead.filter(pl.col("min_replicas") == pl.col("min_replicas").max())
+    assert pool.peak is not None
+    assert (pool.peak.min_replicas, pool.peak.start) == (top["min_replicas"][0], top["window_start"][0])
+
+
+def test_changes_are_contiguous_and_differ_from_one_another(site_data: SiteData) -> None:
+    changes = pool_views(site_data)[0].changes
+    assert len(changes) > 10
+    for before, after in pairwise(changes):
+        assert before.end == after.start
+        assert before.min_replicas != after.min_replicas
+
+
+def test_past_the_last_window_the_floor_is_not_known(site_data: SiteData) -> None:
+    late = dataclasses.replace(site_data, now=site_data.now + timedelta(days=30))
+    pool = pool_views(late)[0]
+    assert (pool.now, pool.peak, pool.gpus, pool.usd_per_hour, pool.models) == (None, None, None, None, ())
+
+
+def test_a_pool_without_a_price_costs_an_unknown_sum(site_data: SiteData) -> None:
+    pool = next(view for view in pool_views(site_data) if view.name == "batch-8b")
+    assert pool.gpus == 6
+    assert pool.usd_per_hour is None
+
+
+def test_a_class_shows_its_error_at_the_nearest_horizon(site_data: SiteData) -> None:
+    view = next(view for view in class_views(site_data) if view.name == "chat")
+    assert view.wape["tokens_in"] == {"published": 0.061, "last_value": 0.094, "seasonal_naive": 0.083}
+    assert view.last_observed == site_data.now - timedelta(minutes=5)
+    assert view.observed_share == pytest.approx((2016 - 49) / 2016), "a gap of 4 h, both ends included"
+
+
+def test_a_class_that_only_the_data_know_has_no_pool(site_data: SiteData) -> None:
+    stray = site_data.demand.with_columns(pl.lit("gone").alias("workload_class"))
+    views = class_views(dataclasses.replace(site_data, demand=pl.concat([site_data.demand, stray])))
+    gone = next(view for view in views if view.name == "gone")
+    assert (gone.kind, gone.pool, gone.fits) == (None, None, {})
