@@ -1,0 +1,72 @@
+"""Demand at a quantile: of a class from its forecast, of a pool from its classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from floorcast.columns import MEDIAN, QUANTILE_LEVELS, Metric, quantile_column
+from floorcast.errors import ForecastError
+from scaling.capacity import Floats
+
+METRICS = (Metric.TOKENS_IN, Metric.TOKENS_OUT)
+"""The order of the metrics in every array of demand."""
+
+DECIMALS = 3
+"""Of every rate that a plan is made of, so that a published reason holds it in full."""
+
+
+def at_level(level: float) -> pl.Expr:
+    """The quantile of a FORECASTS frame at `level`, linear between the two stored levels around it.
+
+    Raises ForecastError for a level outside the stored ones: nothing is extrapolated.
+    """
+    if level in QUANTILE_LEVELS:
+        return pl.col(quantile_column(level))
+    for low, high in pairwise(QUANTILE_LEVELS):
+        if low < level < high:
+            lower, upper = pl.col(quantile_column(low)), pl.col(quantile_column(high))
+            return lower + (upper - lower) * ((level - low) / (high - low))
+    raise ForecastError(
+        f"quantile {level:g} is outside the forecast levels {QUANTILE_LEVELS[0]:g} to {QUANTILE_LEVELS[-1]:g}",
+        remedy="set margin.quantile inside them",
+    )
+
+
+def class_demand(forecasts: pl.DataFrame, levels: Mapping[str, float]) -> pl.DataFrame:
+    """FORECASTS rows of the classes in `levels`, at each class's level, in tokens per second.
+
+    Columns workload_class, metric, cutoff, step_start, model, quantile, median. A row whose figures are null
+    or not finite says nothing and is left out; the quantile is at least the median, and neither is negative.
+    """
+    by_level: dict[float, list[str]] = {}
+    for name, level in levels.items():
+        by_level.setdefault(level, []).append(name)
+    wanted = forecasts.filter(pl.col("metric").is_in([metric.value for metric in METRICS]))
+    frames = [
+        wanted.filter(pl.col("workload_class").is_in(names)).select(
+            "workload_class",
+            "metric",
+            "cutoff",
+            "step_start",
+            "model",
+            quantile=pl.max_horizontal(at_level(level), MEDIAN, 0.0),
+            median=pl.max_horizontal(MEDIAN, 0.0),
+            usable=at_level(level).is_finite() & pl.col(MEDIAN).is_finite(),
+        )
+        for level, names in by_level.items()
+    ]
+    return pl.concat(frames).filter("usable").drop("usable")
+
+
+def pool_demand(classes: Floats) -> Floats:
+    """A pool's quantile from those of its classes: their sum, to a thousandth of a token per second.
+
+    [classes, metrics, steps] to [metrics, steps]; NaN, a figure not known, adds nothing. The sum is an upper
+    bound, right when the classes peak together.
+    """
+    total: Floats = np.round(np.nansum(np.round(classes, DECIMALS), axis=0), DECIMALS)
+    return total

@@ -1,0 +1,98 @@
+"""From forecasts to floors: for every pool and step, the replicas that must be there, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import polars as pl
+
+from floorcast.columns import FLOORS, conform
+from floorcast.config import Config
+from floorcast.types import FloorSchedule, Rung
+from floorcast.units import floor_to_step, format_time
+from scaling.capacity import Ints
+from scaling.ladder import RUNGS, Grid, gather
+from scaling.pool_floors import pool_floors
+from scaling.reasons import reasons
+
+_FRESH_INTERVALS = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`floors` is a FLOORS frame; `rungs` holds, for every pool, the worst rung among the windows that start
+    within one lead time of the first: those whose replicas must be asked for now."""
+
+    floors: pl.DataFrame
+    rungs: dict[str, Rung]
+
+
+def plan(
+    config: Config, *, now: datetime, forecasts: pl.DataFrame, history: pl.DataFrame, published: FloorSchedule | None
+) -> Plan:
+    """Floors of every pool over the horizon, from the step that holds `now`.
+
+    `forecasts` is a FORECASTS frame that reaches a lead time past the horizon, `history` a DEMAND frame free of
+    outages, and `published` the publication in force before this one (issued strictly before `now`).
+
+    The floor of a window covers the most demanding of all steps that overlap the window or the lead time after
+    it. Then, in order: minimum margin, whole replicas, warm replicas; bounds; what was published, from the second
+    rung on; dwell; step-down. The rung of a window is the worst among its classes and steps. A step inside the
+    horizon at which some class has no figure asks for at least `fallback_replicas`; past the horizon it is left
+    out. A forecast is fresh for three publication intervals, or three steps if those are longer.
+
+    Raises LeakageError where a forecast has seen data from after `now`.
+    """
+    windows, start = config.horizon_steps, floor_to_step(now, config.step)
+    widths = {name: 1 - (-config.lead(name) // config.step) for name in config.pools}
+    grid = Grid(start, config.step, windows + max(widths.values()) - 1)
+    fresh_for = _FRESH_INTERVALS * max(config.publication_interval, config.step)
+    figures = gather(config, grid, now=now, forecasts=forecasts, history=history, fresh_for=fresh_for)
+    starts = pl.datetime_range(start, start + config.horizon, config.step, closed="left", time_zone="UTC", eager=True)
+    times = [format_time(start + step * config.step) for step in range(grid.count)]
+    members: dict[str, list[int]] = {name: [] for name in config.pools}
+    for position, workload_class in enumerate(figures.classes):
+        members[config.classes[workload_class].pools[0]].append(position)
+    frames, rungs = [], {}
+    for name in sorted(config.pools):
+        pool, width = config.pools[name], widths[name]
+        lead_s = config.lead(name).total_seconds()
+        before = _published(published, name, grid, windows)
+        made = pool_floors(pool, figures, members[name], grid, windows=windows, width=width, before=before)
+        rungs[name] = RUNGS[made.rung[:width].max()]
+        frames.append(
+            pl.DataFrame(
+                {
+                    "pool": [name] * windows,
+                    "window_start": starts,
+                    "window_end": starts + config.step,
+                    "min_replicas": made.floors,
+                    "required_replicas": made.required,
+                    "rung": [RUNGS[rung].value for rung in made.rung.tolist()],
+                    "reason": reasons(made, pool, times=times, lead_s=lead_s, labels=figures.labels),
+                }
+            )
+        )
+    return Plan(conform(pl.concat(frames), FLOORS), rungs)
+
+
+def _published(schedule: FloorSchedule | None, pool: str, grid: Grid, windows: int) -> Ints:
+    """[1 + windows] floors published before, for the step before the grid's start and from there on; 0 for none.
+
+    Where the step has changed since, a window has the greatest of the floors that overlap it.
+    """
+    floors = np.zeros(1 + windows, dtype=np.int64)
+    if schedule is None or pool not in schedule.pools:
+        return floors
+    origin, step_s = (grid.start - grid.step).timestamp(), grid.step.total_seconds()
+    old = schedule.pools[pool].windows
+    first = np.floor((np.array([window.start.timestamp() for window in old]) - origin) / step_s).astype(np.int64)
+    after = np.ceil((np.array([window.end.timestamp() for window in old]) - origin) / step_s).astype(np.int64)
+    value = np.array([window.min_replicas for window in old])
+    for offset in range(int((after - first).max())):
+        at = first + offset
+        covered = (at < after) & (at >= 0) & (at <= windows)
+        np.maximum.at(floors, at[covered], value[covered])
+    return floors

@@ -1,0 +1,129 @@
+"""The floors of one pool, as arrays over its windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from floorcast.config import Pool
+from floorcast.types import Rung
+from scaling.capacity import Buffered, Floats, Ints, Strings, add_margins, required_replicas
+from scaling.demand import DECIMALS, pool_demand
+from scaling.ladder import RUNGS, Figures, Grid, fallback_replicas
+from scaling.shape import descend, hold
+
+_FALLBACK = RUNGS.index(Rung.FALLBACK)
+_DECISIVE = {"unified": slice(0, 2), "prefill": slice(0, 1), "decode": slice(1, 2)}
+"""The metrics, in the order of METRICS, that a pool of each role is planned on."""
+
+_T = TypeVar("_T", bound=np.generic)
+
+
+@dataclass(frozen=True)
+class PoolFloors:
+    """All that made one pool's floors; arrays are [windows] unless said otherwise.
+
+    The later the field, the later it applies: `wanted` (after margins or fallback), `clamped`, `kept` (at least
+    what was published, from the second rung on), `held` (dwell), `floors`. `deciding` is the step, from the
+    grid's start, that the other arrays speak of; where `on_fallback`, it is the first step not known.
+    `class_quantile` and `class_label` are [classes, metrics, windows]; demand and median are [metrics, windows].
+    """
+
+    classes: tuple[str, ...]
+    class_quantile: Floats
+    class_label: npt.NDArray[np.int32]
+    demand: Floats
+    median: Floats
+    deciding: Ints
+    binding: Strings
+    required: Floats
+    margins: Buffered
+    on_fallback: npt.NDArray[np.bool_]
+    rung: npt.NDArray[np.int8]
+    wanted: Ints
+    clamped: Ints
+    kept: Ints
+    held: Ints
+    floors: Ints
+
+
+def pool_floors(
+    pool: Pool,
+    figures: Figures,
+    members: list[int],
+    grid: Grid,
+    *,
+    windows: int,
+    width: int,
+    before: Ints,
+) -> PoolFloors:
+    """The floors of a pool over `windows` steps from the start of the grid.
+
+    `members` are the positions of its classes in the figures, `width` the number of steps that overlap a window
+    and its lead, and `before` [1 + windows] what was published before, 0 for nothing.
+    """
+    steps = windows + width - 1
+    quantile = figures.quantile[members, :, :steps]
+    label = figures.label[members, :, :steps]
+    known = ~np.isnan(quantile)
+    demand, median = pool_demand(quantile), pool_demand(figures.median[members, :, :steps])
+    required, binding = required_replicas(
+        tokens_in_per_s=demand[0], tokens_out_per_s=demand[1], capacity=pool.capacity, role=pool.role
+    )
+    decisive = known[:, _DECISIVE[pool.role]]
+    unknown: npt.NDArray[np.bool_] = np.logical_not(decisive.all(axis=(0, 1)))
+    rung = np.where(decisive, figures.rung[members, :, :steps][:, _DECISIVE[pool.role]], 0).max(axis=(0, 1))
+
+    deciding = np.arange(windows) + _ahead(required, width).argmax(axis=1)
+    margins = add_margins(required[deciding], pool.margin)
+    gap = _ahead(unknown & (np.arange(steps) < windows), width)
+    fallback = fallback_replicas(pool)
+    on_fallback = gap.any(axis=1) & (fallback > margins.warm)
+    deciding = np.where(on_fallback, np.arange(windows) + gap.argmax(axis=1), deciding)
+    window_rung = np.where(gap.any(axis=1), np.int8(_FALLBACK), _ahead(rung, width).max(axis=1))
+
+    wanted = np.where(on_fallback, fallback, margins.warm)
+    clamped = np.clip(wanted, pool.bounds.min, pool.bounds.max)
+    before = np.minimum(before, pool.bounds.max)
+    degraded = (window_rung > 0) | _ahead(unknown, width).any(axis=1)
+    kept = np.where(degraded, np.maximum(clamped, before[1:]), clamped)
+    held = hold(kept, published=before, dwell_steps=_steps(pool.shape.dwell, grid.step))
+    floors = descend(
+        held,
+        before=int(before[0]),
+        first_index=grid.first_index,
+        step_down=pool.shape.step_down,
+        every_steps=_steps(pool.shape.every, grid.step),
+    )
+    return PoolFloors(
+        classes=tuple(figures.classes[member] for member in members),
+        class_quantile=quantile[:, :, deciding].round(DECIMALS),
+        class_label=label[:, :, deciding],
+        demand=demand[:, deciding],
+        median=median[:, deciding],
+        deciding=deciding,
+        binding=binding[deciding],
+        required=np.where(on_fallback, fallback, required[deciding]),
+        margins=margins,
+        on_fallback=on_fallback,
+        rung=window_rung,
+        wanted=wanted,
+        clamped=clamped,
+        kept=kept,
+        held=held,
+        floors=floors,
+    )
+
+
+def _ahead(steps: npt.NDArray[_T], width: int) -> npt.NDArray[_T]:
+    """[steps] to [windows, width]: the steps that each window has to cover."""
+    return np.lib.stride_tricks.sliding_window_view(steps, width)
+
+
+def _steps(duration: timedelta, step: timedelta) -> int:
+    """Whole steps that last at least `duration`, never none."""
+    return max(1, -(-duration // step))

@@ -1,0 +1,125 @@
+"""Small fleets, forecasts and histories for the tests of scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import polars as pl
+import pytest
+
+from floorcast.columns import DEMAND, FORECASTS, QUANTILE_COLUMNS, QUANTILE_LEVELS, conform
+from floorcast.config import Config
+from floorcast.types import FloorSchedule, FloorWindow, PoolSchedule, Reason
+
+NOW = datetime(2026, 11, 30, 8, 50, tzinfo=UTC)
+STEP = timedelta(minutes=5)
+
+
+def _config(*, classes: dict[str, str] | None = None, pools: dict[str, Any] | None = None, **pool: Any) -> Config:
+    """One pool, `main`, of 10-tokens replicas and no margins unless `pool` says otherwise; horizon one hour."""
+    spec = {
+        "gpu": {"type": "H100"},
+        "capacity": {"prefill_tokens_per_s": 10, "decode_tokens_per_s": 10, "target_utilization": 1},
+        "startup": {"p90": "4m30s", "apply_delay": "30s"},
+        "bounds": {"min": 0, "max": 100},
+        "margin": {"quantile": 0.95, "minimum": 0},
+        "shape": {"step_down": 100, "every": "5m", "dwell": "0s"},
+    }
+    return Config.model_validate(
+        {
+            "horizon": "1h",
+            "pools": pools or {"main": spec | pool},
+            "classes": {name: {"pools": [at]} for name, at in (classes or {"chat": "main"}).items()},
+        }
+    )
+
+
+def _forecasts(
+    rates: dict[str, list[float | None]],
+    *,
+    cutoff: datetime = NOW,
+    start: datetime = NOW,
+    spread: float = 0.0,
+    model: str = "ets",
+    metrics: tuple[str, ...] = ("tokens_in", "tokens_out"),
+) -> pl.DataFrame:
+    """Median `rates` by class, one a step from `start` (None: no row); q = median + spread * (level - 0.5)."""
+    rows = [
+        {"workload_class": name, "metric": metric, "cutoff": cutoff, "step_start": start + i * STEP, "model": model}
+        | {
+            column: max(rate + spread * (level - 0.5), 0.0)
+            for column, level in zip(QUANTILE_COLUMNS, QUANTILE_LEVELS, strict=True)
+        }
+        for name, series in rates.items()
+        for metric in metrics
+        for i, rate in enumerate(series)
+        if rate is not None
+    ]
+    return conform(pl.DataFrame(rows, schema=dict(FORECASTS)), FORECASTS)
+
+
+def _history(rates: dict[str, dict[datetime, float]], *, observed: float = 1.0) -> pl.DataFrame:
+    """DEMAND rows at these tokens per second, in and out alike."""
+    seconds = STEP.total_seconds() * observed
+    rows = [
+        {"workload_class": name, "step_start": at, "tokens_in": rate * seconds, "tokens_out": rate * seconds}
+        | {"requests": 1.0, "peak_tokens_in_per_s": rate, "peak_tokens_out_per_s": rate}
+        | {"observed_fraction": observed, "source": "test"}
+        for name, series in rates.items()
+        for at, rate in series.items()
+    ]
+    return conform(pl.DataFrame(rows, schema=dict(DEMAND)), DEMAND)
+
+
+def _schedule(floors: list[int], *, start: datetime, pool: str = "main", step: timedelta = STEP) -> FloorSchedule:
+    """A publication of these floors, one a step from `start`."""
+    reason = Reason(
+        binding="fallback_replicas",
+        needed_by=start,
+        lead_s=0,
+        quantile=0.95,
+        tokens_in_per_s=0,
+        tokens_out_per_s=0,
+        median_tokens_per_s=0,
+        demand_tokens_per_s=0,
+        required_replicas=0,
+    )
+    windows = tuple(
+        FloorWindow(start=start + i * step, end=start + (i + 1) * step, min_replicas=floor, reason=reason)
+        for i, floor in enumerate(floors)
+    )
+    return FloorSchedule(
+        version=1,
+        mode="advisory",
+        issued_at=start,
+        valid_until=start + timedelta(hours=2),
+        content_hash="sha256:" + "0" * 64,
+        pools={pool: PoolSchedule(gate="untested", rung="fresh", windows=windows)},
+    )
+
+
+@pytest.fixture(scope="session")
+def now() -> datetime:
+    return NOW
+
+
+@pytest.fixture(scope="session")
+def make_config() -> Callable[..., Config]:
+    return _config
+
+
+@pytest.fixture(scope="session")
+def make_forecasts() -> Callable[..., pl.DataFrame]:
+    return _forecasts
+
+
+@pytest.fixture(scope="session")
+def make_history() -> Callable[..., pl.DataFrame]:
+    return _history
+
+
+@pytest.fixture(scope="session")
+def make_schedule() -> Callable[..., FloorSchedule]:
+    return _schedule

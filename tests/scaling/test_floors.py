@@ -1,0 +1,292 @@
+"""The whole plan: by hand, beside an oracle, and its invariants."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from floorcast.columns import DEMAND, FLOORS, FORECASTS, empty
+from floorcast.types import Reason
+from scaling.explain import recompute
+from scaling.floors import plan
+
+STEP, WEEK = timedelta(minutes=5), timedelta(days=7)
+WINDOWS = 12
+NO_HISTORY = empty(DEMAND)
+
+rates = st.lists(st.one_of(st.integers(0, 400).map(float), st.none()), min_size=18, max_size=18)
+scenarios = st.fixed_dictionaries(
+    {
+        "agent": rates,
+        "chat": st.lists(st.integers(0, 400).map(float), min_size=18, max_size=18),
+        "past": rates,
+        "age_min": st.sampled_from([0, 10, 60, 300]),
+        "published": st.none() | st.lists(st.integers(0, 50), min_size=13, max_size=13),
+        "spread": st.sampled_from([0.0, 37.0]),
+        "lead_min": st.sampled_from([5, 7, 10, 25]),
+        "pool": st.fixed_dictionaries(
+            {
+                "bounds": st.sampled_from([{"min": 0, "max": 100}, {"min": 2, "max": 30}]),
+                "margin": st.fixed_dictionaries(
+                    {
+                        "quantile": st.sampled_from([0.5, 0.93, 0.99]),
+                        "minimum": st.sampled_from([0, 0.1]),
+                        "warm": st.integers(0, 2),
+                    }
+                ),
+                "shape": st.fixed_dictionaries(
+                    {
+                        "step_down": st.integers(1, 20),
+                        "every": st.sampled_from(["5m", "10m", "17m"]),
+                        "dwell": st.sampled_from(["0s", "15m", "22m"]),
+                    }
+                ),
+                "role": st.sampled_from(["unified", "prefill", "decode"]),
+                "capacity": st.fixed_dictionaries(
+                    {
+                        "prefill_tokens_per_s": st.sampled_from([10, 33.3]),
+                        "decode_tokens_per_s": st.just(20),
+                        "target_utilization": st.sampled_from([0.75, 1]),
+                        "combine": st.sampled_from(["max", "sum"]),
+                    }
+                ),
+                "fallback_replicas": st.none() | st.integers(2, 30),
+            }
+        ),
+    }
+)
+few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.fixture(scope="session")
+def run(make_config, make_forecasts, make_history, make_schedule, now):
+    """Plan a scenario, `more` tokens per second added to chat; gives the plan and all that went in."""
+
+    def planned(case, *, more=0.0, lead_min=None):
+        startup = {"p90": f"{lead_min or case['lead_min']}m", "apply_delay": "0s"}
+        config = make_config(classes={"agent": "main", "chat": "main"}, startup=startup, **case["pool"])
+        forecasts = pl.concat(
+            [
+                make_forecasts({"chat": [rate + more for rate in case["chat"]]}, spread=case["spread"]),
+                make_forecasts(
+                    {"agent": case["agent"]}, cutoff=now - timedelta(minutes=case["age_min"]), spread=case["spread"]
+                ),
+            ]
+        )
+        past = {now - WEEK + i * STEP: rate for i, rate in enumerate(case["past"]) if rate is not None}
+        published = case["published"] and make_schedule(case["published"], start=now - STEP)
+        inputs = {
+            "forecasts": forecasts,
+            "history": make_history({"agent": past}),
+            "published": published,
+        }
+        return SimpleNamespace(config=config, **inputs, plan=plan(config, now=now, **inputs))
+
+    return planned
+
+
+def test_a_floor_worked_by_hand(make_config, make_forecasts, now):
+    """Two classes at quantile 0.95, a 9m30s lead, and every number of the reason.
+
+    Window 08:50 covers the steps 08:50, 08:55 and 09:00 (its end plus the lead is 09:04:30). At 09:00 chat has
+    10,000 and agent 5,000 tokens out per second in the median, each 450 more at the quantile: 15,900 / 1,950 =
+    8.1538; 10 % more is 8.9692, whole 9, one warm 10.
+    """
+    config = make_config(
+        classes={"agent": "main", "chat": "main"},
+        capacity={"prefill_tokens_per_s": 48000, "decode_tokens_per_s": 2600, "target_utilization": 0.75},
+        startup={"p90": "4m"},
+        margin={"quantile": 0.95, "minimum": 0.1, "warm": 1},
+        bounds={"min": 2, "max": 9},
+    )
+    forecasts = make_forecasts(
+        {"agent": [4e3, 4e3, 5e3] + [1e3] * 12, "chat": [9e3, 9e3, 1e4] + [1e3] * 12}, spread=1e3
+    )
+    made = plan(config, now=now + timedelta(minutes=2), forecasts=forecasts, history=NO_HISTORY, published=None)
+    first = made.floors.row(0, named=True)
+    assert (first["pool"], first["window_start"], first["window_end"]) == ("main", now, now + STEP)
+    assert (first["min_replicas"], first["rung"]) == (9, "fresh")
+    assert first["required_replicas"] == pytest.approx(15_900 / 1_950)
+    assert Reason.model_validate_json(first["reason"]).model_dump(mode="json") == {
+        "binding": "tokens_out",
+        "needed_by": "2026-11-30T09:00:00Z",
+        "lead_s": 570.0,
+        "quantile": 0.95,
+        "tokens_in_per_s": 15_900.0,
+        "tokens_out_per_s": 15_900.0,
+        "median_tokens_per_s": 15_000.0,
+        "demand_tokens_per_s": 15_900.0,
+        "required_replicas": 8.1538,
+        "buffers": [
+            {"name": "minimum_margin", "value": 0.1, "replicas": 8.9692},
+            {"name": "round_up", "value": 1.0, "replicas": 9.0},
+            {"name": "warm", "value": 1.0, "replicas": 10.0},
+        ],
+        "adjustments": [{"rule": "max_replicas", "before": 10, "after": 9}],
+        "classes": {
+            "agent": {"tokens_in_per_s": 5450.0, "tokens_out_per_s": 5450.0, "model_in": "ets", "model_out": "ets"},
+            "chat": {"tokens_in_per_s": 10450.0, "tokens_out_per_s": 10450.0, "model_in": "ets", "model_out": "ets"},
+        },
+        "clamped": "max_replicas",
+        "shortfall_replicas": 1,
+    }
+    # From the fourth window on 2,900 / 1,950 = 1.49, 1.64, 2, and one warm.
+    assert made.floors["min_replicas"].to_list() == [9, 9, 9] + [3] * 9
+
+
+def test_the_frame_is_sorted_covers_the_horizon_and_has_the_schema(make_config, make_forecasts, now):
+    config = make_config(
+        classes={"a": "zeta", "b": "alpha"},
+        pools={name: make_config().pools["main"].model_dump() for name in ("zeta", "alpha")},
+    )
+    forecasts = make_forecasts({"a": [10.0] * 14, "b": [30.0] * 14})
+    floors = plan(config, now=now, forecasts=forecasts, history=NO_HISTORY, published=None).floors
+    assert dict(floors.schema) == dict(FLOORS)
+    assert floors.select("pool", "window_start").rows() == [
+        (pool, now + i * STEP) for pool in ("alpha", "zeta") for i in range(WINDOWS)
+    ]
+    assert floors["min_replicas"].to_list() == [3] * 12 + [1] * 12
+
+
+def test_a_schedule_of_another_step_is_read_by_time(make_config, make_schedule, now):
+    """Ten-minute windows from 08:45: the first covers the first window, and each of the next two more."""
+    published = make_schedule([7, 9, 8], start=now - STEP, step=2 * STEP)
+    config = make_config(fallback_replicas=0)
+    made = plan(config, now=now, forecasts=empty(FORECASTS), history=NO_HISTORY, published=published)
+    assert made.floors["min_replicas"].to_list() == [7, 9, 9, 8, 8] + [0] * 7
+
+
+def test_a_schedule_off_the_grid_covers_every_window_it_overlaps(make_config, make_schedule, now):
+    """Seven-minute windows from 08:45, 08:52 and 08:59 to 09:06."""
+    published = make_schedule([7, 9, 8], start=now - STEP, step=timedelta(minutes=7))
+    made = plan(
+        make_config(fallback_replicas=0), now=now, forecasts=empty(FORECASTS), history=NO_HISTORY, published=published
+    )
+    assert made.floors["min_replicas"].to_list() == [9, 9, 8, 8] + [0] * 8
+
+
+def test_windows_whose_lead_is_not_known_to_the_end_keep_what_was_published(
+    make_config, make_forecasts, make_schedule, now
+):
+    """The forecast ends with the horizon, so the last two windows see less than their ten minutes of lead."""
+    published = make_schedule([0] + [12] * 12, start=now - STEP)
+    made = plan(
+        make_config(), now=now, forecasts=make_forecasts({"chat": [50.0] * 12}), history=NO_HISTORY, published=published
+    )
+    assert made.floors["min_replicas"].to_list() == [5] * 10 + [12] * 2
+    assert set(made.floors["rung"]) == {"fresh"}
+
+
+def test_rungs_speak_of_the_windows_within_the_lead_time(make_config, make_forecasts, now):
+    """The forecast ends after half an hour, ten minutes of lead from now are fresh."""
+    made = plan(
+        make_config(), now=now, forecasts=make_forecasts({"chat": [1.0] * 6}), history=NO_HISTORY, published=None
+    )
+    assert made.floors["rung"].to_list()[3:5] == ["fresh", "fallback_replicas"]
+    assert made.rungs == {"main": "fresh"}
+
+
+def _oracle(case, config, now):
+    """The floors of a scenario, window by window and in plain Python."""
+    pool, level = config.pools["main"], case["pool"]["margin"]["quantile"]
+    fallback = pool.bounds.max if pool.fallback_replicas is None else pool.fallback_replicas
+
+    def figures(step):
+        """(rate, rung) of each class at a step, None where not known."""
+        spread = case["spread"] * (level - 0.5)
+        agent, past, age = case["agent"][step], case["past"][step], case["age_min"]
+        if agent is not None:
+            yield agent + spread * (1 + age / 720 if age > 15 else 1), int(age > 15)
+        else:
+            yield None if past is None else (past, 2)
+        yield case["chat"][step] + spread, 0
+
+    def required(rate):
+        capacity = pool.capacity
+        loads = {"prefill": rate / capacity.prefill_tokens_per_s, "decode": rate / capacity.decode_tokens_per_s}
+        if pool.role != "unified":
+            return loads[pool.role] / capacity.target_utilization
+        return (sum if capacity.combine == "sum" else max)(loads.values()) / capacity.target_utilization
+
+    ahead = math.ceil(config.lead("main") / STEP)
+    published = case["published"] or [0] * 13
+    wanted = []
+    for window in range(WINDOWS):
+        need, worst, unknown, gap = 0.0, 0, False, False
+        for step in range(window, window + ahead + 1):
+            known = [figure for figure in figures(step) if figure is not None]
+            need = max(need, required(round(sum(round(rate, 3) for rate, _ in known), 3)))
+            worst = max(worst, *(rung for _, rung in known))
+            if len(known) < 2:
+                unknown, gap = True, gap or step < WINDOWS
+        floor = math.ceil(need * (1 + pool.margin.minimum) - 1e-6) + pool.margin.warm
+        floor = max(floor, fallback) if gap else floor
+        floor = min(max(floor, pool.bounds.min), pool.bounds.max)
+        if worst or unknown:
+            floor = max(floor, min(published[window + 1], pool.bounds.max))
+        wanted.append(floor)
+
+    dwell, every = math.ceil(pool.shape.dwell / STEP), math.ceil(pool.shape.every / STEP)
+    floors, floor, epoch = [], min(published[0], pool.bounds.max), int(now.timestamp() // 300)
+    for window in range(WINDOWS):
+        held = max(wanted[max(0, window - max(dwell, 1) + 1) : window + 1])
+        if window < dwell - 1:
+            held = max(held, min(published[window + 1], pool.bounds.max))
+        floor = max(held, floor - (pool.shape.step_down if (epoch + window) % every == 0 else 0))
+        floors.append(floor)
+    return floors
+
+
+@few
+@given(case=scenarios)
+def test_the_plan_equals_its_oracle_recomputes_and_keeps_its_invariants(run, now, case):
+    made = run(case)
+    pool, frame = made.config.pools["main"], made.plan.floors
+    floors = frame["min_replicas"].to_list()
+    assert floors == _oracle(case, made.config, now)
+    assert [recompute(Reason.model_validate_json(reason), pool) for reason in frame["reason"]] == floors
+    assert all(pool.bounds.min <= floor <= pool.bounds.max for floor in floors)
+    again = plan(
+        made.config, now=now, forecasts=made.forecasts[::-1], history=made.history, published=made.published
+    ).floors
+    assert again.equals(frame)
+
+
+@few
+@given(case=scenarios, more=st.integers(0, 300))
+def test_more_demand_never_lowers_a_floor(run, case, more):
+    low, high = (run(case, more=extra).plan.floors["min_replicas"] for extra in (0.0, float(more)))
+    assert (high >= low).all()
+
+
+@few
+@given(case=scenarios, leads=st.lists(st.integers(1, 25), min_size=2, max_size=2).map(sorted))
+def test_a_longer_lead_never_lowers_a_floor(run, case, leads):
+    short, long = (run(case, lead_min=lead).plan.floors["min_replicas"] for lead in leads)
+    assert (long >= short).all()
+
+
+@few
+@given(case=scenarios)
+def test_a_class_not_known_never_gives_less_than_a_class_at_zero(run, case):
+    """Missing is not zero: losing every figure of a class is no better than knowing that it idles."""
+    nothing = [None] * 18
+    case |= {"spread": 0.0, "past": nothing}
+    lost = run(case | {"agent": nothing}).plan.floors["min_replicas"]
+    idle = run(case | {"agent": [0.0] * 18, "age_min": 0}).plan.floors["min_replicas"]
+    assert (lost >= idle).all()
+
+
+@few
+@given(case=scenarios)
+def test_losing_a_forecast_never_lowers_what_is_published_for_that_time(run, case):
+    """The horizon is published; then the forecasts of one class are gone."""
+    published = [0, *run(case).plan.floors["min_replicas"]]
+    after = run(case | {"agent": [None] * 18, "published": published}).plan.floors["min_replicas"]
+    assert all(floor >= before for floor, before in zip(after, published[1:], strict=True))
