@@ -60,7 +60,8 @@ def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFram
     sections = {}
     for metric, name in METRIC_NAMES.items():
         charts = []
-        scores = own["scores"].filter(pl.col("metric") == metric).sort("pinball", nulls_last=True)
+        scores = own["scores"].filter(pl.col("metric") == metric).sort("horizon", "pinball", nulls_last=True)
+        at_lead = scores.filter(pl.col("horizon") == "lead")
         accuracy = _by_horizon(own["accuracy"].filter(pl.col("metric") == metric))
         if own["demand"].height or own["forecasts"].height:
             charts.append(
@@ -88,10 +89,10 @@ def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFram
                     label=f"WAPE by horizon of {name.lower()} of class {view.name}; the table below has the numbers",
                 )
             )
-        if scores["pinball"].is_not_null().any():
+        if at_lead["pinball"].is_not_null().any():
             charts.append(
                 _chart(
-                    backtest_figure(scores),
+                    backtest_figure(at_lead),
                     title=f"{name}: candidates in backtest",
                     caption="Loss at the floor's quantile over the lead window. The chosen model is blue.",
                     label=f"Pinball loss of candidate models for {name.lower()}; the table below has the numbers",
@@ -102,7 +103,7 @@ def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFram
             "charts": charts,
             "scores": scores.to_dicts(),
             "accuracy": _accuracy_rows(data, accuracy),
-            "fit": view.fits.get(metric),
+            "fits": view.fits.get(metric, {}),
         }
     return {"view": view, "sections": sections}
 

@@ -66,8 +66,8 @@ class PoolView:
 class ClassView:
     """One workload class; `pool` and `kind` are None where the configuration does not know it.
 
-    `observed_share` is of the steps from its first to its last in the demand shown; `fits` is by metric, a row of FITS
-    each; `wape` by metric and model, at the nearest horizon.
+    `observed_share` is of the steps from its first to its last in the demand shown; `fits` is by metric and horizon, a
+    row of FITS each; `wape` by metric and model, at the nearest horizon.
     """
 
     name: str
@@ -77,7 +77,7 @@ class ClassView:
     quantile: float
     last_observed: datetime | None
     observed_share: float | None
-    fits: dict[str, dict[str, str]]
+    fits: dict[str, dict[str, dict[str, str]]]
     wape: dict[str, dict[str, float]]
 
 
@@ -177,7 +177,10 @@ def _class_view(
         quantile=nominal_quantile(data, name),
         last_observed=observed[0],
         observed_share=observed[1],
-        fits={row["metric"]: row for row in fits.iter_rows(named=True)},
+        fits={
+            metric: {row["horizon"]: row for row in rows.iter_rows(named=True)}
+            for (metric,), rows in fits.sort("horizon").partition_by("metric", as_dict=True).items()
+        },
         wape={
             metric: {row["model"]: row["wape"] for row in rows.filter(pl.col("metric") == metric).iter_rows(named=True)}
             for metric in Metric

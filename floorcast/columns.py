@@ -65,17 +65,20 @@ REJECTS: Schema = {
 FITS: Schema = {
     "workload_class": pl.String(),
     "metric": pl.String(),
+    "horizon": pl.String(),
     "cutoff": TIME,
     "model": pl.String(),
     "reason": pl.String(),
     "parameters": pl.String(),
     "margins": pl.String(),
 }
-"""Key: workload_class, metric, cutoff. parameters and margins are JSON objects that only `forecasting` reads."""
+"""Key: workload_class, metric, horizon, cutoff. horizon is `lead` (the steps a floor due now must cover) or `outlook`
+(those after them). parameters and margins are JSON objects that only `forecasting` reads."""
 
 SCORES: Schema = {
     "workload_class": pl.String(),
     "metric": pl.String(),
+    "horizon": pl.String(),
     "cutoff": TIME,
     "model": pl.String(),
     "chosen": pl.Boolean(),
@@ -86,9 +89,10 @@ SCORES: Schema = {
     "seconds": pl.Float64(),
     "error": pl.String(),
 }
-"""Key: workload_class, metric, cutoff, model. One row per candidate of a backtest. pinball (tokens/s) is at the
-floor's quantile over the maximum within the lead window; wape and bias are of the median over the same window
-(bias = sum(forecast - actual) / sum(actual)). error says why a candidate was disqualified, else null."""
+"""Key: workload_class, metric, horizon, cutoff, model. One row per candidate of a backtest. pinball (tokens/s) is at
+the floor's quantile, over the maximum within the lead window or over each step of the outlook; wape and bias are of the
+point forecast over the same (bias = sum(forecast - actual) / sum(actual)). error says why a candidate was disqualified,
+else null."""
 
 FORECASTS: Schema = {
     "workload_class": pl.String(),

@@ -218,6 +218,9 @@ class Config(Section):
     step: Duration = timedelta(minutes=5)
     horizon: Duration = timedelta(hours=48)
     publication: Publication = Publication()
+    refit_every: Duration = Field(
+        default=timedelta(days=1), description="how often `cycle` chooses and fits models anew"
+    )
     sources: tuple[Source, ...] = ()
     pools: dict[Name, Pool] = Field(min_length=1)
     classes: dict[Name, WorkloadClass] = Field(min_length=1)
@@ -245,11 +248,16 @@ class Config(Section):
         startup = self.pools[pool].startup
         return startup.p90 + self.publication_interval + startup.apply_delay
 
+    def lead_steps(self, pool: str) -> int:
+        """Steps that overlap a floor's own step and the lead time after it: what a floor due now must cover."""
+        return 1 - (-self.lead(pool) // self.step)
+
     def classes_of(self, pool: str) -> tuple[str, ...]:
         """The classes a pool serves, in name order."""
         return tuple(sorted(name for name, spec in self.classes.items() if pool in spec.pools))
 
     def pool_of(self, workload_class: str) -> Pool:
+        """The pool that serves a class."""
         return self.pools[self.classes[workload_class].pools[0]]
 
 

@@ -55,3 +55,8 @@ def mase(*, actual: FloatArray, forecast: FloatArray, training: FloatArray, seas
     steps = steps[np.isfinite(steps)]
     scale = float(steps.mean()) if len(steps) else 0.0
     return float(np.abs(y - f).mean()) / scale if len(y) and scale > 0 else float("nan")
+
+
+def or_none(value: float) -> float | None:
+    """A loss as it is stored: a figure, or nothing."""
+    return None if np.isnan(value) else value

@@ -12,8 +12,8 @@ import polars as pl
 from floorcast.columns import ACCURACY, MEDIAN, QUANTILE_COLUMNS, Metric
 from forecasting import accuracy
 from forecasting.models.base import DAY
-from forecasting.selection import at_level
 from forecasting.series import FloatArray, Series
+from forecasting.verdict import at_level
 
 IntArray = npt.NDArray[np.int64]
 
@@ -81,9 +81,9 @@ def _judge(group: pl.DataFrame, series: Series, *, lead: timedelta, quantile: fl
                     "first_step": series.start + int(place[inside].min()) * step,
                     "last_step": series.start + int(place[inside].max()) * step,
                     "steps": int(inside.sum()),
-                    "wape": _or_none(accuracy.wape(**pair)),
-                    "bias": _or_none(accuracy.bias(**pair)),
-                    "mase": _or_none(accuracy.mase(**pair, training=training, season=season)),
+                    "wape": accuracy.or_none(accuracy.wape(**pair)),
+                    "bias": accuracy.or_none(accuracy.bias(**pair)),
+                    "mase": accuracy.or_none(accuracy.mase(**pair, training=training, season=season)),
                     "pinball": accuracy.pinball(**of_bound, quantile=quantile) if model == PUBLISHED else None,
                     "calibration": accuracy.calibration(**of_bound) if model == PUBLISHED else None,
                 }
@@ -111,7 +111,3 @@ def _take(values: FloatArray, places: IntArray) -> FloatArray:
 def _carried_forward(values: FloatArray) -> FloatArray:
     last = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(len(values)), -1))
     return np.where(last >= 0, values[np.maximum(last, 0)], np.nan)
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else value

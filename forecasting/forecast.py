@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
 
+import numpy as np
 import polars as pl
 
 from floorcast.columns import FORECASTS, QUANTILE_COLUMNS, conform
@@ -12,39 +14,59 @@ from floorcast.errors import ForecastError
 from floorcast.units import format_time
 from forecasting.margins import Margins
 from forecasting.models import BY_NAME
-from forecasting.series import Series
+from forecasting.series import FloatArray, Series, View
+
+
+@dataclass(frozen=True)
+class StoredFit:
+    """A model as a fit left it. `parameters` and `margins` are JSON."""
+
+    model: str
+    parameters: str
+    margins: str
 
 
 def forecast_series(
-    series: Series, *, model: str, parameters: str, margins: str, cutoff: datetime, horizon_steps: int
+    series: Series,
+    *,
+    lead: StoredFit,
+    outlook: StoredFit | None,
+    cutoff: datetime,
+    lead_steps: int,
+    horizon_steps: int,
 ) -> pl.DataFrame:
     """Quantiles for the `horizon_steps` steps from `cutoff` on, as a frame of `floorcast.columns.FORECASTS`.
 
-    `parameters` and `margins` are the JSON that `fit_series` left. Raises ForecastError where the stored model
-    is unknown or its forecast unusable, so that the caller falls back instead of publishing it.
+    The first `lead_steps` come from `lead`, the rest from `outlook` (or `lead` where there is none). Raises
+    ForecastError where a stored model is unknown or its forecast unusable, so that the caller falls back instead
+    of publishing it.
     """
-    if model not in BY_NAME:
-        raise ForecastError(
-            f"the stored model {model!r} is not known",
-            where=f"{series.workload_class} {series.metric}",
-            remedy="run `floorcast fit`",
-        )
     view = series.view(cutoff)
-    path = BY_NAME[model].predict(json.loads(parameters), view, horizon_steps)
-    quantiles = Margins.model_validate_json(margins).apply(path)
-    frame = pl.DataFrame(quantiles, schema=list(QUANTILE_COLUMNS)).with_columns(
+    where = f"{series.workload_class} {series.metric}"
+    fits = [lead] * min(lead_steps, horizon_steps) + [outlook or lead] * max(horizon_steps - lead_steps, 0)
+    quantiles = {fit: _quantiles(fit, view, horizon_steps, where) for fit in set(fits)}
+    values = np.stack([quantiles[fit][step] for step, fit in enumerate(fits)])
+    frame = pl.DataFrame(values, schema=list(QUANTILE_COLUMNS)).with_columns(
         workload_class=pl.lit(series.workload_class),
         metric=pl.lit(str(series.metric)),
         cutoff=pl.lit(cutoff),
         step_start=pl.datetime_range(
             cutoff, cutoff + horizon_steps * series.step, series.step, closed="left", eager=True
         ),
-        model=pl.lit(model),
+        model=pl.Series([fit.model for fit in fits]),
     )
-    if frame.select(pl.any_horizontal(~pl.col(*QUANTILE_COLUMNS).is_finite())).to_series().any():
+    return conform(frame, FORECASTS)
+
+
+def _quantiles(fit: StoredFit, view: View, horizon_steps: int, where: str) -> FloatArray:
+    if fit.model not in BY_NAME:
+        raise ForecastError(f"the stored model {fit.model!r} is not known", where=where, remedy="run `floorcast fit`")
+    path = BY_NAME[fit.model].predict(json.loads(fit.parameters), view, horizon_steps)
+    quantiles = Margins.model_validate_json(fit.margins).apply(path)
+    if not np.isfinite(quantiles).all():
         raise ForecastError(
-            f"{model} returned values that are not finite at cutoff {format_time(cutoff)}",
-            where=f"{series.workload_class} {series.metric}",
+            f"{fit.model} returned values that are not finite at cutoff {format_time(view.cutoff)}",
+            where=where,
             remedy="run `floorcast fit` to choose another model",
         )
-    return conform(frame, FORECASTS)
+    return quantiles

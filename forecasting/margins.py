@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from floorcast.columns import QUANTILE_LEVELS
 from forecasting.series import FloatArray
 
+Kind = Literal["add", "scale"]
+
 MIN_RESIDUALS = 12
 """A horizon bucket with fewer residuals takes the margins of the bucket before it."""
 
@@ -24,14 +26,14 @@ class Margins(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["add", "scale"]
+    kind: Kind
     base: float
     ends: tuple[int, ...]
     offsets: tuple[tuple[float, ...], ...]
 
     @classmethod
     def from_residuals(
-        cls, *, actual: FloatArray, path: FloatArray, kind: Literal["add", "scale"], base: float, ends: tuple[int, ...]
+        cls, *, actual: FloatArray, path: FloatArray, kind: Kind, base: float, ends: tuple[int, ...]
     ) -> Self:
         """Estimate from a backtest: `actual` and `path` are (origins, horizon), NaN where not observed.
 
@@ -64,10 +66,3 @@ def _conformal(ordered: FloatArray) -> tuple[float, ...]:
         return tuple(0.0 for _ in QUANTILE_LEVELS)
     ranks = np.ceil((len(ordered) + 1) * np.asarray(QUANTILE_LEVELS)).astype(int)
     return tuple(float(x) for x in ordered[np.clip(ranks, 1, len(ordered)) - 1])
-
-
-def bucket_ends(*, lead_steps: int, horizon_steps: int, steps_per_hour: float) -> tuple[int, ...]:
-    """Ends of the horizon buckets in steps: one step, the lead window, then 1, 3, 6, 12 and 24 h, then the rest."""
-    hours = (round(h * steps_per_hour) for h in (1, 3, 6, 12, 24))
-    ends = {1, lead_steps, horizon_steps, *(h for h in hours if h > lead_steps)}
-    return tuple(sorted(end for end in ends if 1 <= end <= horizon_steps))

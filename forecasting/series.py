@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -72,6 +72,12 @@ class Series:
     @property
     def end(self) -> datetime:
         return self.start + len(self.values) * self.step
+
+    def until_last_observed(self) -> Series:
+        """The same series without the steps at its end that were not observed."""
+        observed = np.flatnonzero(np.isfinite(self.values))
+        length = int(observed[-1]) + 1 if len(observed) else 0
+        return replace(self, values=self.values[:length])
 
     def view(self, cutoff: datetime) -> View:
         """What was known at `cutoff`. Raises LeakageError where the series does not reach that far,

@@ -46,7 +46,7 @@ def plan(
     Raises LeakageError where a forecast has seen data from after `now`.
     """
     windows, start = config.horizon_steps, floor_to_step(now, config.step)
-    widths = {name: 1 - (-config.lead(name) // config.step) for name in config.pools}
+    widths = {name: config.lead_steps(name) for name in config.pools}
     grid = Grid(start, config.step, windows + max(widths.values()) - 1)
     fresh_for = _FRESH_INTERVALS * max(config.publication_interval, config.step)
     figures = gather(config, grid, now=now, forecasts=forecasts, history=history, fresh_for=fresh_for)

@@ -11,11 +11,11 @@ from store.connection import Store, query
 from store.tables import Table, read_rows, replace_rows
 
 _UNIT = ("workload_class", "metric", "cutoff")
-_FITS = Table("fits", FITS, key=_UNIT, unit=_UNIT)
+_FITS = Table("fits", FITS, key=(*_UNIT, "horizon"), unit=_UNIT)
 _SCORES = Table(
     "scores",
     SCORES,
-    key=(*_UNIT, "model"),
+    key=(*_UNIT, "horizon", "model"),
     unit=_UNIT,
     nullable=frozenset({"pinball", "wape", "bias", "seconds", "error"}),
     signed=frozenset({"bias"}),

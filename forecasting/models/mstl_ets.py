@@ -38,7 +38,7 @@ class MstlEts:
         filled = to_log(fill_missing(recent.values, season=recent.steps_in(DAY)), offset)
         shape = self._shape(recent, filled)
         adjusted = filled - shape[self._places(recent, len(filled))]
-        ets = AutoETS(season_length=1, model="ZZN").fit(adjusted).model_
+        ets = AutoETS(season_length=1, model="AZN").fit(adjusted).model_
         return {
             "offset": offset,
             "shape": shape.tolist(),
@@ -78,7 +78,13 @@ class MstlEts:
         cells = filled[lead_in:]
         cells = cells[: len(cells) // per_cell * per_cell].reshape(-1, per_cell).mean(axis=1)
         periods = [view.steps_in(season) // per_cell for season in self.seasons]
-        decomposed = MSTL(season_length=periods, trend_forecaster=AutoETS(season_length=1, model="ANN")).fit(cells)
+        # R's stl evaluates its loess at every tenth of a window and interpolates; at every point costs 20 times more.
+        jump = -(-periods[0] // 10)
+        decomposed = MSTL(
+            season_length=periods,
+            trend_forecaster=AutoETS(season_length=1, model="ANN"),
+            stl_kwargs={"seasonal_jump": 2, "trend_jump": jump, "low_pass_jump": jump},
+        ).fit(cells)
         seasonal = decomposed.model_.filter(like="seasonal").sum(axis=1).to_numpy()[-periods[-1] :]
         first_cell = (view.first_index + lead_in) // per_cell + len(cells) - periods[-1]
         shape = np.roll(seasonal, first_cell % periods[-1])

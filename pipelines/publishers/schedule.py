@@ -91,6 +91,11 @@ def write_schedule(schedule: FloorSchedule, folder: Path) -> Path:
     return latest
 
 
+def published_versions(folder: Path) -> list[int]:
+    """The versions kept in `folder`, whether or not a database knows of them."""
+    return [int(kept.stem[1:]) for kept in (folder / "schedules").glob("v[0-9]*.json")]
+
+
 def read_schedule(path: Path) -> FloorSchedule:
     """Read and verify a published schedule.
 

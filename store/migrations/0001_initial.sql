@@ -25,6 +25,7 @@ CREATE TABLE rejects (
 CREATE TABLE fits (
     workload_class VARCHAR NOT NULL,
     metric VARCHAR NOT NULL,
+    horizon VARCHAR NOT NULL,
     cutoff TIMESTAMPTZ NOT NULL,
     model VARCHAR NOT NULL,
     reason VARCHAR NOT NULL,
@@ -36,6 +37,7 @@ CREATE TABLE fits (
 CREATE TABLE scores (
     workload_class VARCHAR NOT NULL,
     metric VARCHAR NOT NULL,
+    horizon VARCHAR NOT NULL,
     cutoff TIMESTAMPTZ NOT NULL,
     model VARCHAR NOT NULL,
     chosen BOOLEAN NOT NULL,

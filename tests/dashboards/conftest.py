@@ -85,6 +85,7 @@ def forecast_of(workload_class: str, metric: str, *, cutoff: datetime, steps: in
             {
                 "workload_class": workload_class,
                 "metric": metric,
+                "horizon": "lead",
                 "cutoff": cutoff,
                 "step_start": moment,
                 "model": "mstl_ets",
@@ -161,6 +162,7 @@ def scores_of(workload_class: str) -> pl.DataFrame:
         {
             "workload_class": workload_class,
             "metric": metric,
+            "horizon": "lead",
             "cutoff": NOW - STEP,
             "model": model,
             "chosen": model == "mstl_ets",
@@ -182,6 +184,7 @@ def fits_of(workload_class: str) -> pl.DataFrame:
         {
             "workload_class": workload_class,
             "metric": metric,
+            "horizon": "lead",
             "cutoff": NOW - STEP,
             "model": "mstl_ets",
             "reason": "lowest pinball loss of 4 candidates.",

@@ -68,6 +68,7 @@ def forecast(steps: int) -> pl.DataFrame:
                 {
                     "workload_class": "chat",
                     "metric": "tokens_in",
+                    "horizon": "lead",
                     "cutoff": START,
                     "step_start": START + number * STEP,
                     "model": "m",
@@ -210,6 +211,7 @@ def test_backtest_puts_the_best_on_top_marks_the_chosen_and_leaves_out_the_disqu
                 {
                     "workload_class": "chat",
                     "metric": "tokens_in",
+                    "horizon": "lead",
                     "cutoff": START,
                     "model": model,
                     "chosen": chosen,

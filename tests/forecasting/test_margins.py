@@ -1,13 +1,12 @@
 """Quantiles from residuals."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from floorcast.columns import QUANTILE_LEVELS
-from forecasting.margins import Margins, bucket_ends
+from forecasting.margins import Margins
 
 RATES = st.floats(0, 1e7)
 
@@ -44,17 +43,3 @@ def test_quantiles_do_not_cross_are_never_negative_and_survive_json(actual, path
     assert (np.diff(quantiles, axis=-1) >= 0).all()
     assert (quantiles >= 0).all()
     np.testing.assert_array_equal(Margins.model_validate_json(margins.model_dump_json()).apply(ahead), quantiles)
-
-
-@pytest.mark.parametrize(
-    ("lead", "horizon", "per_hour", "ends"),
-    [
-        (2, 576, 12, (1, 2, 12, 36, 72, 144, 288, 576)),
-        (2, 20, 60, (1, 2, 20)),
-        (15, 576, 12, (1, 15, 36, 72, 144, 288, 576)),
-    ],
-)
-def test_buckets_end_at_the_lead_window_and_at_whole_hours(
-    lead: int, horizon: int, per_hour: float, ends: object
-) -> None:
-    assert bucket_ends(lead_steps=lead, horizon_steps=horizon, steps_per_hour=per_hour) == ends

@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import polars as pl
@@ -13,18 +13,21 @@ import pytest
 from floorcast.columns import FITS, FORECASTS, QUANTILE_COLUMNS, SCORES
 from floorcast.errors import ForecastError
 from forecasting import backtest, selection
-from forecasting.forecast import forecast_series
+from forecasting.forecast import StoredFit, forecast_series
 from forecasting.models import BY_NAME, CANDIDATES
 from forecasting.models.base import Parameters
-from forecasting.selection import NO_MODEL, Target, at_level, fit_series, fits_frame, scores_frame
+from forecasting.selection import NO_MODEL, Row, fit_series, fits_frame, scores_frame
 from forecasting.series import FloatArray, Series, View
+from forecasting.verdict import Target, at_level, target_ends
 
 Make = Callable[[FloatArray], Series]
 TARGET = Target(quantile=0.95, lead_steps=2, horizon_steps=48)
 
 
-def fit(series: Series) -> tuple[dict[str, object], list[dict[str, object]]]:
-    return fit_series(series, cutoff=series.end, target=TARGET, timer=itertools.count().__next__)
+def fit(series: Series, *, horizon: str = "lead") -> tuple[Row, list[Row]]:
+    fits, scores = fit_series(series, cutoff=series.end, target=TARGET, timer=itertools.count().__next__)
+    (row,) = [row for row in fits if row["horizon"] == horizon]
+    return row, [score for score in scores if score["horizon"] == horizon]
 
 
 def test_a_daily_cycle_gets_a_seasonal_model_that_beats_last_value(daily: Callable[..., Series]) -> None:
@@ -126,21 +129,48 @@ def test_shuffling_the_future_changes_no_fit_and_no_forecast(daily: Callable[...
     other = Series(series.workload_class, series.metric, series.start, series.step, shuffled)
     results = []
     for each in (series, other):
-        row, scores = fit_series(each, cutoff=cutoff, target=TARGET, timer=itertools.count().__next__)
-        results.append((row, scores, forecast(each, row, cutoff)))
+        fits, scores = fit_series(each, cutoff=cutoff, target=TARGET, timer=itertools.count().__next__)
+        results.append((fits, scores, forecast(each, fits[0], fits[1], cutoff=cutoff)))
     assert results[0][:2] == results[1][:2]
     assert results[0][2].equals(results[1][2])
 
 
-def forecast(series: Series, row: dict[str, object], cutoff: object = None) -> pl.DataFrame:
+def forecast(series: Series, *fits: Row, cutoff: datetime | None = None) -> pl.DataFrame:
+    stored = [StoredFit(str(row["model"]), str(row["parameters"]), str(row["margins"])) for row in fits]
     return forecast_series(
         series,
-        model=str(row["model"]),
-        parameters=str(row["parameters"]),
-        margins=str(row["margins"]),
-        cutoff=cutoff or series.end,  # type: ignore[arg-type]
+        lead=stored[0],
+        outlook=stored[1] if len(stored) > 1 else None,
+        cutoff=cutoff or series.end,
+        lead_steps=TARGET.lead_steps,
         horizon_steps=TARGET.horizon_steps,
     )
+
+
+def test_the_lead_window_and_the_outlook_each_have_their_own_model(daily: Callable[..., Series]) -> None:
+    """A random walk of the level under a daily shape: yesterday's shape tells the outlook, the last value the lead."""
+    series = daily(8)
+    calm, wild = BY_NAME["last_value"], BY_NAME["seasonal_naive_day"]
+    lead, outlook = (StoredFit(model.name, "{}", fit(series)[0]["margins"]) for model in (calm, wild))  # type: ignore[arg-type]
+    frame = forecast_series(series, lead=lead, outlook=outlook, cutoff=series.end, lead_steps=3, horizon_steps=10)
+    assert frame["model"].to_list() == ["last_value"] * 3 + ["seasonal_naive_day"] * 7
+
+
+def test_without_an_outlook_no_second_choice_is_made(make_series: Make) -> None:
+    series = make_series(np.linspace(10, 20, 200))
+    short = Target(quantile=0.95, lead_steps=4, horizon_steps=4)
+    fits, _ = fit_series(series, cutoff=series.end, target=short, timer=itertools.count().__next__)
+    assert [row["horizon"] for row in fits] == ["lead"]
+
+
+@pytest.mark.parametrize(
+    ("lead", "horizon", "ends"),
+    [(2, 20, (1, 2, 4, 8, 16, 20)), (3, 3, (1, 3)), (5, 4, (1, 4)), (4, 64, (1, 4, 8, 16, 32, 64))],
+)
+def test_margins_are_kept_for_the_first_step_the_lead_window_and_doubling_horizons(
+    lead: int, horizon: int, ends: tuple[int, ...]
+) -> None:
+    assert target_ends(Target(quantile=0.95, lead_steps=lead, horizon_steps=horizon)) == ends
 
 
 def test_rows_become_the_frames_that_the_store_takes(daily: Callable[..., Series]) -> None:
@@ -170,11 +200,11 @@ def test_the_published_quantile_covers_about_its_share(daily: Callable[..., Seri
     """Fit on ten noisy days, forecast hourly through the next four: within four points of 95 % at 5-step horizons."""
     series = daily(14, noise=0.15)
     first = series.start + timedelta(days=10)
-    row, _ = fit_series(series, cutoff=first, target=TARGET, timer=itertools.count().__next__)
+    fits, _ = fit_series(series, cutoff=first, target=TARGET, timer=itertools.count().__next__)
     hits = []
     for hour in range(4 * 24 - 2):
         cutoff = first + timedelta(hours=hour)
-        bound = forecast(series, row, cutoff)["q95"].to_numpy()[:5]
+        bound = forecast(series, *fits, cutoff=cutoff)["q95"].to_numpy()[:5]
         place = (cutoff - series.start) // series.step
         hits += (series.values[place : place + 5] <= bound).tolist()
     assert abs(np.mean(hits) - 0.95) < 0.04

@@ -74,6 +74,7 @@ def fits() -> Rows:
         {
             "workload_class": "chat",
             "metric": "tokens_in",
+            "horizon": "lead",
             "cutoff": T0,
             "model": "mstl_ets",
             "reason": "least pinball",
@@ -90,6 +91,7 @@ def scores() -> Rows:
         {
             "workload_class": "chat",
             "metric": "tokens_in",
+            "horizon": "lead",
             "cutoff": T0,
             "model": "mstl_ets",
             "chosen": True,

@@ -1,0 +1,119 @@
+"""A backtest judged at one horizon: the loss of its quantile bound, and the margins that made the bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from floorcast.columns import QUANTILE_LEVELS
+from forecasting import accuracy
+from forecasting.backtest import Backtest
+from forecasting.margins import Kind, Margins
+from forecasting.series import FloatArray
+
+Horizon = Literal["lead", "outlook"]
+HORIZONS: tuple[Horizon, Horizon] = ("lead", "outlook")
+"""`lead`: the steps a floor due now must cover, judged on their maximum, since replicas must suffice for it.
+`outlook`: the steps after them, judged one by one; no floor due now depends on them."""
+
+BASE_SHARE = 0.1
+"""Margins by ratio are ratios to the forecast plus this share of the series' mean, so that a forecast near zero
+does not make any residual an enormous ratio."""
+
+KINDS: tuple[Kind, ...] = ("add", "scale")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the forecasts are for: the floor's quantile, the lead window and the whole horizon, both in steps."""
+
+    quantile: float
+    lead_steps: int
+    horizon_steps: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`losses` has one pinball loss in tokens/s an origin, NaN where it could not be judged; `wape` and `bias` are
+    of the point forecast, None where the actuals sum to 0."""
+
+    losses: FloatArray
+    margins: Margins
+    wape: float | None
+    bias: float | None
+
+    @property
+    def score(self) -> float:
+        return float(np.nanmean(self.losses))
+
+
+def judge(result: Backtest, *, horizon: Horizon, target: Target, mean: float) -> Verdict | str:
+    """Judge with both kinds of margin and keep the better one; the reason where nothing could be judged.
+
+    `mean` is the series' mean rate in tokens/s.
+    """
+    ends = target_ends(target)
+    base = BASE_SHARE * mean
+    actual = _condensed(result.actual, horizon, target)
+    if not np.isfinite(actual).any():
+        return "no step after an origin was observed" if horizon == "outlook" else "no lead window was observed whole"
+    losses = {}
+    for kind in KINDS:
+        bound = _condensed(_cross_fitted(result, kind=kind, base=base, ends=ends, target=target), horizon, target)
+        each = accuracy.pinball_losses(actual=actual, forecast=bound, quantile=target.quantile)
+        losses[kind] = _mean_by_origin(each)
+    kind = min(KINDS, key=lambda each: float(np.nanmean(losses[each])))
+    median = _condensed(result.path, horizon, target)
+    return Verdict(
+        losses=losses[kind],
+        margins=Margins.from_residuals(actual=result.actual, path=result.path, kind=kind, base=base, ends=ends),
+        wape=accuracy.or_none(accuracy.wape(actual=actual, forecast=median)),
+        bias=accuracy.or_none(accuracy.bias(actual=actual, forecast=median)),
+    )
+
+
+def target_ends(target: Target) -> tuple[int, ...]:
+    """Ends of the margins' horizon buckets, in steps: one step, the lead window, then doubling to the horizon."""
+    ends = {1, min(target.lead_steps, target.horizon_steps), target.horizon_steps}
+    end = 2 * target.lead_steps
+    while end < target.horizon_steps:
+        ends.add(end)
+        end *= 2
+    return tuple(sorted(ends))
+
+
+def _condensed(values: FloatArray, horizon: Horizon, target: Target) -> FloatArray:
+    """(origins, 1) maxima over the lead window, NaN where a step of it was not observed, since the peak may have
+    been there; or (origins, steps) of the outlook."""
+    peak: FloatArray = values[:, : target.lead_steps].max(axis=1, keepdims=True)
+    return peak if horizon == "lead" else values[:, target.lead_steps :]
+
+
+def _mean_by_origin(losses: FloatArray) -> FloatArray:
+    seen = np.isfinite(losses)
+    total = np.where(seen, losses, 0.0).sum(axis=1)
+    means: FloatArray = np.divide(total, seen.sum(axis=1), out=np.full(len(losses), np.nan), where=seen.any(axis=1))
+    return means
+
+
+def _cross_fitted(result: Backtest, *, kind: Kind, base: float, ends: tuple[int, ...], target: Target) -> FloatArray:
+    """The bound of each origin, (origins, horizon), with margins from the other half of the origins only."""
+    half = len(result.path) // 2
+    bound = np.empty(result.path.shape)
+    for mine, other in ((slice(None, half), slice(half, None)), (slice(half, None), slice(None, half))):
+        margins = Margins.from_residuals(
+            actual=result.actual[other], path=result.path[other], kind=kind, base=base, ends=ends
+        )
+        bound[mine] = at_level(margins.apply(result.path[mine]), target.quantile)
+    return bound
+
+
+def at_level(quantiles: FloatArray, level: float) -> FloatArray:
+    """One level of an array whose last axis is `QUANTILE_LEVELS`, interpolated linearly between levels."""
+    upper = min(max(int(np.searchsorted(QUANTILE_LEVELS, level)), 1), len(QUANTILE_LEVELS) - 1)
+    low, high = QUANTILE_LEVELS[upper - 1], QUANTILE_LEVELS[upper]
+    weight = (level - low) / (high - low)
+    result: FloatArray = quantiles[..., upper - 1] * (1 - weight) + quantiles[..., upper] * weight
+    return result

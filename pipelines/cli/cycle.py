@@ -1,0 +1,69 @@
+"""`floorcast cycle`."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import typer
+
+from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
+from pipelines.cli.output import say, say_json
+from pipelines.prefect_settings import prepare
+from pipelines.project import Project
+
+if TYPE_CHECKING:
+    from pipelines.flows import CycleRun
+
+STAGE_FAILED = 8
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("cycle")
+    def command(
+        config: ConfigOption = DEFAULT_CONFIG,
+        data: DataOption = None,
+        now: NowOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        """Run the whole line once: ingest, fit what is stale, forecast, plan, publish, evaluate, dashboard.
+
+        A stage other than plan and publish may fail: floors are then made from what is stored, and the exit
+        code is 8.
+
+        \b
+        Example:
+          floorcast cycle --config floorcast.yaml --now 2026-11-30T08:50
+        """
+        project = project_of(config, data)
+        done = run(project, now_or(now))
+        if as_json:
+            say_json(document(done))
+        else:
+            for line in lines(done):
+                say(line)
+        if done.failed:
+            raise typer.Exit(STAGE_FAILED)
+
+
+def run(project: Project, now: datetime) -> CycleRun:
+    prepare(os.environ, home=project.output.absolute() / ".prefect")
+    from pipelines.flows import run_cycle
+
+    return run_cycle(project.file, now)
+
+
+def document(done: CycleRun) -> dict[str, object]:
+    return {
+        "stages": {
+            run.name: {"seconds": round(run.seconds, 3), **run.result.model_dump(mode="json")} for run in done.runs
+        },
+        "failed": done.failed,
+    }
+
+
+def lines(done: CycleRun) -> list[str]:
+    width = max(len(name) for name in ("dashboard", *done.failed))
+    ran = [f"{run.name:<{width}}  {run.seconds:5.1f} s  {run.result.summary}" for run in done.runs]
+    return ran + [f"{name:<{width}}   failed  {error}" for name, error in done.failed.items()]

@@ -1,0 +1,123 @@
+"""`floorcast explain`."""
+
+from __future__ import annotations
+
+import difflib
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from floorcast.errors import NotFoundError
+from floorcast.types import FloorSchedule, FloorWindow, Reason, Rung
+from floorcast.units import format_time, parse_time
+from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
+from pipelines.cli.output import say, say_json
+from pipelines.project import Project
+
+AtOption = Annotated[
+    str | None, typer.Option("--at", metavar="TIME", help="The time asked about (UTC unless it has a zone); now.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("explain")
+    def command(
+        pool: Annotated[str, typer.Argument(help="The pool.")],
+        at: AtOption = None,
+        config: ConfigOption = DEFAULT_CONFIG,
+        data: DataOption = None,
+        now: NowOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        """Why a floor is what it is: the number, then every step that made it.
+
+        The explanation is recomputed from its own figures and must arrive at the number published.
+
+        \b
+        Example:
+          floorcast explain chat-70b --at "2026-11-30 08:55"
+        """
+        from scaling.explain import explain, recompute
+
+        project = project_of(config, data)
+        moment = now_or(now)
+        try:
+            asked = parse_time(at) if at else moment
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--at") from None
+        schedule, window, rung, cutoff = find(project, pool, asked, moment)
+        recomputed = recompute(window.reason, project.config.pools[pool])
+        if as_json:
+            say_json(
+                {
+                    "pool": pool,
+                    "at": format_time(asked),
+                    "version": schedule.version,
+                    "issued_at": format_time(schedule.issued_at),
+                    "rung": rung.value,
+                    "recomputed": recomputed,
+                    **window.model_dump(mode="json"),
+                }
+            )
+            return
+        say(
+            explain(
+                window,
+                pool_name=pool,
+                pool=project.config.pools[pool],
+                zone=project.config.zone,
+                version=schedule.version,
+                issued_at=schedule.issued_at,
+                cutoff=cutoff,
+                rung=rung,
+            )
+        )
+        say(f"  recomputed  {recomputed}, as published" if recomputed == window.min_replicas else f"  {recomputed}?")
+
+
+def find(
+    project: Project, pool: str, asked: datetime, now: datetime
+) -> tuple[FloorSchedule, FloorWindow, Rung, datetime | None]:
+    """The publication in force at the time asked about, the step's floor, its rung and its forecasts' cutoff.
+
+    The step's own row is read from the store, since a published window joins steps of equal floors and carries
+    only its most demanding one's reason. Raises NotFoundError.
+    """
+    from pipelines.publishers.schedule import floor_due
+    from store.connection import open_store
+    from store.floors import read_floors
+    from store.forecasts import read_forecast
+    from store.publications import latest_publication
+
+    with open_store(project.store_path) as store:
+        record = latest_publication(store, at=min(asked, now))
+        if record is None:
+            raise NotFoundError(
+                f"nothing was published by {format_time(min(asked, now))}",
+                where=str(project.store_path),
+                remedy="run `floorcast cycle` first, or ask about a later time",
+            )
+        rows = read_floors(store, record.run_id)
+        forecasts = read_forecast(store, at=record.issued_at)
+    schedule = FloorSchedule.model_validate_json(record.schedule)
+    published = floor_due(schedule, pool, asked)
+    if pool not in project.config.pools:
+        near = difflib.get_close_matches(pool, project.config.pools, n=1)
+        raise NotFoundError(
+            f"pool {pool} is no longer configured",
+            where=str(project.file),
+            remedy=f"did you mean {near[0]}?" if near else "use the configuration it was published with",
+        )
+    row = next(
+        row for row in rows.filter(pool=pool).iter_rows(named=True) if row["window_start"] <= asked < row["window_end"]
+    )
+    window = FloorWindow(
+        start=row["window_start"],
+        end=row["window_end"],
+        min_replicas=published.min_replicas,
+        reason=Reason.model_validate_json(row["reason"]),
+    )
+    mine = forecasts.filter(forecasts["workload_class"].is_in(list(project.config.classes_of(pool))))
+    cutoff = mine["cutoff"].min() if mine.height else None
+    return schedule, window, Rung(row["rung"]), cutoff if isinstance(cutoff, datetime) else None

@@ -1,0 +1,48 @@
+"""`floorcast`: the entry point."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import typer
+
+from floorcast.errors import FloorcastError
+from pipelines.cli import cycle, demo, explain, setup, stages, status
+
+EPILOG = """\
+Exit codes: 0 done; 1 unexpected; 2 configuration or usage; 3 input data; 4 database; 5 forecast; 6 publication;
+7 not found; 8 a cycle that published although a stage failed; 130 interrupted.
+"""
+
+app = typer.Typer(
+    name="floorcast",
+    help="Forecasts the token traffic of LLM inference fleets and publishes minimum replicas.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for module in (setup, demo, stages, cycle, explain, status):
+    module.register(app)
+
+
+def main() -> None:
+    """Run a command. Errors of ours are printed without a trace; with --json as a document on standard output."""
+    try:
+        app()
+    except FloorcastError as error:
+        if "--json" in sys.argv:
+            document = {"what": error.what, "where": error.where, "remedy": error.remedy, "exit_code": error.exit_code}
+            typer.echo(json.dumps({"error": document}, indent=2))
+        else:
+            typer.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; what was committed is kept", err=True)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

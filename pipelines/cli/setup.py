@@ -1,0 +1,147 @@
+"""`floorcast init` and `floorcast check`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from floorcast.errors import ConfigError
+from floorcast.units import format_duration
+from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
+from pipelines.cli.output import say, say_json, say_table
+from pipelines.project import Project
+
+NEEDS = (
+    (timedelta(days=42) / 2, "all models"),
+    (timedelta(days=3) * 1.5, "daily models; a weekly shape needs three weeks"),
+    (timedelta(0), "last value only; a daily shape needs three days"),
+)
+"""What a history of at least so long lets a backtest use, whose candidates see two thirds of it."""
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("init")
+    def init(
+        path: Annotated[Path, typer.Argument(help="The file to write.")] = DEFAULT_CONFIG,
+        force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+        as_json: JsonOption = False,
+    ) -> None:
+        """Write a commented configuration to start from.
+
+        \b
+        Example:
+          floorcast init floorcast.yaml
+        """
+        if path.exists() and not force:
+            raise ConfigError("the file is there already", where=str(path), remedy="name another, or add --force")
+        template = files("pipelines.cli").joinpath("floorcast.yaml").read_text(encoding="utf-8")
+        try:
+            path.write_text(template, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"cannot be written: {error.strerror}",
+                where=str(path),
+                remedy="name a path in a folder you can write to",
+            ) from None
+        if as_json:
+            say_json({"config": str(path)})
+        else:
+            say(f"wrote {path}; edit it, then run: floorcast check --config {path}")
+
+    @app.command("check")
+    def check(
+        config: ConfigOption = DEFAULT_CONFIG,
+        data: DataOption = None,
+        now: NowOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        """Validate the configuration and read every source without storing anything.
+
+        Prints what each source holds for each class, the rows it would reject, and what is missing for a forecast.
+
+        \b
+        Example:
+          floorcast check --config floorcast.yaml
+        """
+        project, moment = project_of(config, data), now_or(now)
+        found = examine(project, moment)
+        if as_json:
+            say_json(found)
+        else:
+            _say(found, project)
+
+
+def examine(project: Project, now: datetime) -> dict[str, Any]:
+    """What each source holds. Raises what reading it raises."""
+    from pipelines.sources import import_source
+
+    config = project.config
+    sources: list[dict[str, Any]] = []
+    for source in config.sources:
+        found = import_source(source, step=config.step, classes=list(config.classes), until=now, base=project.base)
+        classes = []
+        for (name,), rows in found.demand.group_by(["workload_class"], maintain_order=True):
+            first, last = rows["step_start"].min(), rows["step_start"].max()
+            history = (
+                (last - first + config.step) if isinstance(first, datetime) and isinstance(last, datetime) else None
+            )
+            classes.append(
+                {
+                    "class": name,
+                    "first": first,
+                    "last": last,
+                    "steps": rows.height,
+                    "missing_steps": history // config.step - rows.height if history else 0,
+                    "allows": next(words for need, words in NEEDS if history is None or history >= need),
+                }
+            )
+        sources.append(
+            {
+                "source": source.name,
+                "rows": found.rows_read,
+                "rejected": found.rejected,
+                "examples": found.examples,
+                "incomplete_step": found.incomplete_step,
+                "classes": classes,
+            }
+        )
+    seen = {entry["class"] for source in sources for entry in source["classes"]}
+    return {
+        "config": str(project.file),
+        "mode": config.mode,
+        "pools": {name: format_duration(config.lead(name)) for name in config.pools},
+        "sources": sources,
+        "classes_without_demand": sorted(set(config.classes) - seen),
+    }
+
+
+def _say(found: dict[str, Any], project: Project) -> None:
+    say(f"{found['config']}: valid, mode {found['mode']}")
+    for pool, lead in found["pools"].items():
+        say(f"  pool {pool}: lead time {lead}, serves {', '.join(project.config.classes_of(pool))}")
+    for source in found["sources"]:
+        say(f"\nsource {source['source']}: {source['rows']:,} rows")
+        say_table(
+            ("class", "steps", "missing", "first", "last", "allows"),
+            (
+                (
+                    entry["class"],
+                    f"{entry['steps']:,}",
+                    f"{entry['missing_steps']:,}",
+                    f"{entry['first']:%Y-%m-%d %H:%M} UTC",
+                    f"{entry['last']:%Y-%m-%d %H:%M} UTC",
+                    entry["allows"],
+                )
+                for entry in source["classes"]
+            ),
+        )
+        for reason, rows in source["rejected"].items():
+            say(f"  rejected {rows:,} rows: {reason}, e.g. {source['examples'].get(reason, '')}")
+    if not found["sources"]:
+        say("\nno sources yet: add one under `sources`")
+    for name in found["classes_without_demand"]:
+        say(f"  class {name}: no demand in any source; its pool's floors will be its fallback_replicas")

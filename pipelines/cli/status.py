@@ -1,0 +1,121 @@
+"""`floorcast status`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import typer
+
+from floorcast.errors import NotFoundError
+from floorcast.units import format_duration
+from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
+from pipelines.cli.output import local, say, say_json, say_table
+from pipelines.project import Project
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("status")
+    def command(
+        config: ConfigOption = DEFAULT_CONFIG,
+        data: DataOption = None,
+        now: NowOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        """What is stored and published, how old it is, and how the last runs ended.
+
+        \b
+        Example:
+          floorcast status --json
+        """
+        project, moment = project_of(config, data), now_or(now)
+        found = gather(project, moment)
+        if as_json:
+            say_json(found)
+        else:
+            _say(found, project, moment)
+
+
+def gather(project: Project, now: datetime) -> dict[str, Any]:
+    """Publication, demand and fits by class, and the last runs. Raises NotFoundError where there is no store."""
+    from store.connection import open_store
+    from store.demand import demand_extent
+    from store.fits import read_fits
+    from store.publications import latest_publication
+    from store.rejects import read_rejects
+    from store.runs import list_runs
+
+    if not project.store_path.exists():
+        raise NotFoundError("no database yet", where=str(project.store_path), remedy="run `floorcast cycle`")
+    with open_store(project.store_path) as store:
+        publication = latest_publication(store, at=now)
+        extent = demand_extent(store).to_dicts()
+        fits = read_fits(store, at=now).to_dicts()
+        runs = list_runs(store, limit=8).to_dicts()
+        rejects = read_rejects(store)
+    models = {(fit["workload_class"], fit["metric"]): fit["model"] for fit in fits}
+    return {
+        "publication": None
+        if publication is None
+        else {
+            "version": publication.version,
+            "mode": publication.mode,
+            "issued_at": publication.issued_at,
+            "valid_until": publication.valid_until,
+            "expired": now >= publication.valid_until,
+        },
+        "classes": [
+            {
+                **row,
+                "age_s": (now - row["last_step"] - project.config.step).total_seconds(),
+                "model_in": models.get((row["workload_class"], "tokens_in")),
+                "model_out": models.get((row["workload_class"], "tokens_out")),
+            }
+            for row in extent
+        ],
+        "rejected_rows": dict(rejects["reason"].value_counts().sort("reason").iter_rows()),
+        "runs": runs,
+    }
+
+
+def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
+    zone = project.config.zone
+    publication = found["publication"]
+    if publication is None:
+        say("nothing is published yet")
+    else:
+        state = "EXPIRED: consumers have fallen back" if publication["expired"] else "valid"
+        say(f"version {publication['version']} ({publication['mode']}), issued {local(publication['issued_at'], zone)}")
+        say(f"{state} until {local(publication['valid_until'], zone)}" if state == "valid" else
+            f"{state} since {local(publication['valid_until'], zone)}")  # fmt: skip
+    say()
+    say_table(
+        ("class", "steps", "first", "newest data", "age", "model in", "model out"),
+        (
+            (
+                row["workload_class"],
+                f"{row['steps']:,}",
+                f"{row['first_step']:%Y-%m-%d}",
+                f"{row['last_step']:%Y-%m-%d %H:%M} UTC",
+                format_duration(max(row["age_s"], 0)),
+                row["model_in"] or "-",
+                row["model_out"] or "-",
+            )
+            for row in found["classes"]
+        ),
+    )
+    if found["rejected_rows"]:
+        say("\nrejected rows: " + ", ".join(f"{reason} {rows:,}" for reason, rows in found["rejected_rows"].items()))
+    say()
+    say_table(
+        ("run", "status", "started", "seconds"),
+        (
+            (
+                run["run_id"],
+                run["status"],
+                f"{run['started_at']:%Y-%m-%d %H:%M:%S} UTC",
+                f"{(run['finished_at'] - run['started_at']).total_seconds():.1f}" if run["finished_at"] else "-",
+            )
+            for run in found["runs"]
+        ),
+    )

@@ -1,0 +1,23 @@
+"""Prefect made quiet, offline and at home in the project's output folder."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from pathlib import Path
+
+QUIET = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_TO_API_ENABLED": "false",
+    # ERROR still prints the tracebacks of its own shutdown.
+    "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+    # The default of 20 s is too short for the first start, which migrates its database.
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+}
+
+
+def prepare(environment: MutableMapping[str, str], *, home: Path) -> None:
+    """Set what the user has not set. Call before Prefect is imported."""
+    for name, value in {**QUIET, "PREFECT_HOME": str(home)}.items():
+        environment.setdefault(name, value)

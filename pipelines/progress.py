@@ -1,0 +1,18 @@
+"""Progress on a terminal, nothing in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import Progress
+
+T = TypeVar("T")
+
+
+def track(items: Iterable[T], *, total: int, label: str) -> Iterator[T]:
+    """Yield the items with a bar on standard error that goes away when done."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield from progress.track(items, total=total, description=label)

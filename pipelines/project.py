@@ -1,0 +1,56 @@
+"""A configuration file and the folder it stands in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from floorcast.config import Config
+from floorcast.errors import ConfigError
+from floorcast.parsing import parse_config
+from floorcast.units import floor_to_step
+
+
+@dataclass(frozen=True)
+class Project:
+    """Relative paths of a configuration are relative to its file's folder."""
+
+    file: Path
+    config: Config
+
+    @property
+    def base(self) -> Path:
+        return self.file.parent
+
+    @property
+    def store_path(self) -> Path:
+        return self.base / self.config.store.path
+
+    @property
+    def output(self) -> Path:
+        return self.base / self.config.output.dir
+
+    @property
+    def site(self) -> Path:
+        return self.output / "site"
+
+    def as_of(self, now: datetime) -> datetime:
+        """The step boundary that a run at `now` stands for: two runs within one step are the same run."""
+        return floor_to_step(now, self.config.step)
+
+
+def load_project(file: Path, *, environment: Mapping[str, str]) -> Project:
+    """Read and validate a configuration file. Raises ConfigError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            "no such file", where=str(file), remedy="write one with `floorcast init`, or name yours with --config"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot be read: {error}", where=str(file), remedy="name a readable YAML file in UTF-8"
+        ) from None
+    return Project(file.resolve(), parse_config(text, file=str(file), environment=environment))

@@ -1,0 +1,51 @@
+"""What the stages share."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import polars as pl
+
+from floorcast.columns import Metric
+from floorcast.types import Frozen
+from forecasting.cleaning import to_series
+from forecasting.series import Series
+from pipelines.project import Project
+from store.connection import open_store
+from store.demand import read_demand
+
+HISTORY = timedelta(days=42)
+"""How far back models and fallbacks look: six weeks."""
+
+
+class StageResult(Frozen):
+    """What a stage did. `summary` is its one line for a person; the fields are for machines."""
+
+    @property
+    def summary(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.model_dump(mode="json").items())
+
+
+def run_id(kind: str, as_of: datetime) -> str:
+    """The identity of a run: the same stage for the same step boundary is the same run."""
+    return f"{kind}-{as_of:%Y%m%dT%H%M%SZ}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 pool`, `3 pools`, `12 series`."""
+    return f"{number:,} {noun}{'' if number == 1 or noun == 'series' else 's'}"
+
+
+def read_series(project: Project, *, as_of: datetime) -> tuple[dict[tuple[str, Metric], Series], pl.DataFrame]:
+    """Cleaned series of all configured classes before `as_of`, and the demand they came from without outages.
+
+    A series ends at its last observed step, so that its end is the cutoff of what can be forecast from it: after
+    an outage or a collection failure a forecast is as old as its data, whatever the clock says.
+    """
+    config = project.config
+    with open_store(project.store_path) as store:
+        demand = read_demand(store, start=as_of - HISTORY, end=as_of, classes=list(config.classes))
+    series, outages = to_series(demand, step=config.step, classes=list(config.classes), end=as_of)
+    return {key: one.until_last_observed() for key, one in series.items()}, demand.join(
+        outages, on="step_start", how="anti"
+    )

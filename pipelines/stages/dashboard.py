@@ -1,0 +1,29 @@
+"""The static site."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from dashboards.data import load
+from dashboards.site import build_site
+from pipelines.project import Project
+from pipelines.stages.common import StageResult
+from store.connection import open_store
+
+
+class DashboardResult(StageResult):
+    page: Path
+    pages: int
+
+    @property
+    def summary(self) -> str:
+        return f"{self.pages} pages, {self.page}"
+
+
+def dashboard(project: Project, now: datetime) -> DashboardResult:
+    """Build the site from what was known at `now`."""
+    with open_store(project.store_path) as store:
+        data = load(store, project.config, now=now)
+    page = build_site(data, project.site)
+    return DashboardResult(page=page, pages=len(list(project.site.glob("**/*.html"))))

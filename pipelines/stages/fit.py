@@ -1,0 +1,132 @@
+"""Models chosen and fitted, a series at a time on all cores: the slow cadence."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from datetime import datetime, timedelta
+
+from threadpoolctl import threadpool_limits
+
+from floorcast.columns import Metric
+from floorcast.errors import ForecastError
+from floorcast.types import Frozen
+from forecasting.selection import NO_MODEL, Row, fit_series, fits_frame, scores_frame
+from forecasting.series import Series
+from forecasting.verdict import Target
+from pipelines.progress import track
+from pipelines.project import Project
+from pipelines.stages.common import StageResult, count, read_series, run_id
+from store.connection import open_store
+from store.fits import read_fits, write_fits
+
+WORTH_A_PROCESS = 4
+"""Fewer series than this are fitted here: starting workers costs more than it saves."""
+
+
+class Chosen(Frozen):
+    workload_class: str
+    metric: str
+    horizon: str
+    model: str
+    reason: str
+
+
+class FitResult(StageResult):
+    """`kept` counts the series whose fit was young enough to stay."""
+
+    chosen: tuple[Chosen, ...]
+    kept: int
+
+    @property
+    def summary(self) -> str:
+        lead = Counter(one.model for one in self.chosen if one.horizon == "lead")
+        named = ": " + ", ".join(f"{model} {times}" for model, times in lead.most_common()) if lead else ""
+        return f"{count(lead.total(), 'series')} fitted{named}" + (f"; {self.kept} kept" if self.kept else "")
+
+
+def fit(project: Project, now: datetime, *, only_stale: bool = False) -> FitResult:
+    """Choose and fit a model for every class and metric.
+
+    With `only_stale`, series whose last fit is younger than `refit_every` keep it, unless they got no model then.
+    Raises ForecastError where no class has any demand.
+    """
+    as_of = project.as_of(now)
+    series, _ = read_series(project, as_of=as_of)
+    if not series:
+        raise ForecastError(
+            "no demand is stored for any configured class",
+            where=str(project.store_path),
+            remedy="run `floorcast ingest`, and check that the classes of the sources are those configured",
+        )
+    wanted = _stale(project, series, as_of) if only_stale else series
+    fits: list[Row] = []
+    scores: list[Row] = []
+    for fit_rows, score_rows in track(_fit_all(project, wanted, as_of), total=len(wanted), label="fitting"):
+        fits += fit_rows
+        scores += score_rows
+    fits_written, scores_written = fits_frame(fits), scores_frame(scores)
+    if fits:
+        with open_store(project.store_path) as store:
+            write_fits(store, run_id("fit", as_of), fits_written, scores_written)
+    chosen = tuple(
+        Chosen(**row)
+        for row in fits_written.select("workload_class", "metric", "horizon", "model", "reason").to_dicts()
+    )
+    return FitResult(chosen=chosen, kept=len(series) - len(wanted))
+
+
+def _stale(
+    project: Project, series: dict[tuple[str, Metric], Series], as_of: datetime
+) -> dict[tuple[str, Metric], Series]:
+    with open_store(project.store_path) as store:
+        known = read_fits(store, at=as_of)
+    fresh = {
+        (row["workload_class"], Metric(row["metric"]))
+        for row in known.to_dicts()
+        if row["cutoff"] > as_of - project.config.refit_every and row["model"] != NO_MODEL
+    }
+    return {key: one for key, one in series.items() if key not in fresh}
+
+
+def _target(project: Project, one: Series, as_of: datetime) -> Target:
+    config = project.config
+    pool = config.classes[one.workload_class].pools[0]
+    return Target(
+        quantile=config.pools[pool].margin.quantile,
+        lead_steps=config.lead_steps(pool),
+        horizon_steps=horizon_steps(project, one.end, as_of),
+    )
+
+
+def horizon_steps(project: Project, cutoff: datetime, as_of: datetime) -> int:
+    """Steps from a cutoff to where the last window's lead time ends."""
+    config = project.config
+    longest: timedelta = max(config.lead(pool) for pool in config.pools)
+    return -(-(as_of + config.horizon + longest - cutoff) // config.step)
+
+
+def _fit_all(
+    project: Project, series: dict[tuple[str, Metric], Series], as_of: datetime
+) -> Iterator[tuple[list[Row], list[Row]]]:
+    jobs = [(one, _target(project, one, as_of)) for one in series.values()]
+    if len(jobs) < WORTH_A_PROCESS or (os.cpu_count() or 1) == 1:
+        with threadpool_limits(1):
+            for one, target in jobs:
+                yield fit_series(one, cutoff=one.end, target=target, timer=time.perf_counter)
+        return
+    # Forking this process would copy the threads' locks of polars and DuckDB; a fork server starts clean.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["forecasting.selection"])
+    # The matrices are small: BLAS threads of several workers would only wait for each other.
+    workers = min(os.cpu_count() or 1, len(jobs))
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=threadpool_limits, initargs=(1,)) as pool:
+        futures: list[Future[tuple[list[Row], list[Row]]]] = [
+            pool.submit(fit_series, one, cutoff=one.end, target=target, timer=time.perf_counter) for one, target in jobs
+        ]
+        for future in as_completed(futures):
+            yield future.result()

@@ -1,0 +1,63 @@
+"""Sources into stored demand."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from floorcast.errors import DataError
+from floorcast.types import Frozen
+from pipelines.project import Project
+from pipelines.sources import import_source
+from pipelines.stages.common import StageResult, count
+from store.connection import open_store
+from store.demand import upsert_demand
+from store.rejects import replace_rejects
+
+
+class SourceResult(Frozen):
+    """One source. `rejected` counts rows by reason; `examples` shows one of each."""
+
+    source: str
+    rows: int
+    steps: int
+    first: datetime | None
+    last: datetime | None
+    rejected: dict[str, int]
+    examples: dict[str, str]
+
+
+class IngestResult(StageResult):
+    sources: tuple[SourceResult, ...]
+
+    @property
+    def summary(self) -> str:
+        rows, steps = sum(s.rows for s in self.sources), sum(s.steps for s in self.sources)
+        rejected = sum(sum(s.rejected.values()) for s in self.sources)
+        return f"{count(rows, 'row')} of {count(len(self.sources), 'source')} into {count(steps, 'step')}" + (
+            f", {count(rejected, 'row')} rejected" if rejected else ""
+        )
+
+
+def ingest(project: Project, now: datetime) -> IngestResult:
+    """Read every source up to `now` and upsert its demand. Raises DataError where a source cannot be used."""
+    config = project.config
+    if not config.sources:
+        raise DataError("no sources are configured", where=str(project.file), remedy="add one under `sources`")
+    results = []
+    for source in config.sources:
+        found = import_source(source, step=config.step, classes=list(config.classes), until=now, base=project.base)
+        with open_store(project.store_path) as store, store.transaction():
+            upsert_demand(store, found.demand)
+            replace_rejects(store, source.name, found.rejects)
+        results.append(
+            SourceResult(
+                source=source.name,
+                rows=found.rows_read,
+                steps=found.demand.height,
+                first=found.first_time,
+                last=found.last_time,
+                rejected=found.rejected,
+                examples=found.examples,
+            )
+        )
+    return IngestResult(sources=tuple(results))

@@ -1,0 +1,107 @@
+"""Planned floors become a publication: files, manifests and a record."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import polars as pl
+
+from floorcast.config import Config
+from floorcast.errors import PublishError
+from floorcast.types import FloorSchedule, Rung
+from floorcast.units import format_time
+from pipelines.project import Project
+from pipelines.publishers.manifests import write_manifests
+from pipelines.publishers.schedule import build_schedule, published_versions, write_schedule
+from pipelines.stages.common import StageResult, count, run_id
+from store.connection import open_store
+from store.floors import read_floors
+from store.publications import PublicationRecord, latest_publication, list_publications, record_publication
+
+
+class PublishResult(StageResult):
+    """Floors due now by pool, and where the schedule and the manifests were written."""
+
+    version: int
+    content_hash: str
+    schedule: Path
+    manifests: tuple[Path, ...]
+    pools: int
+    windows: int
+    due: dict[str, int]
+
+    @property
+    def summary(self) -> str:
+        due = ", ".join(f"{pool} {floor}" for pool, floor in self.due.items())
+        return f"version {self.version}, {count(self.windows, 'window')}; due now: {due}"
+
+
+def publish(project: Project, now: datetime) -> PublishResult:
+    """Publish the floors that were planned for this step.
+
+    Publishing the same floors again leaves the same version. Raises PublishError where nothing was planned.
+    """
+    as_of = project.as_of(now)
+    schedule = _schedule(project, as_of)
+    path = write_schedule(schedule, project.output)
+    manifests = write_manifests(schedule, project.config, project.output, as_of)
+    with open_store(project.store_path) as store:
+        record_publication(
+            store,
+            PublicationRecord(
+                version=schedule.version,
+                run_id=run_id("plan", as_of),
+                issued_at=schedule.issued_at,
+                valid_until=schedule.valid_until,
+                mode=schedule.mode,
+                content_hash=schedule.content_hash,
+                schedule=schedule.model_dump_json(by_alias=True),
+            ),
+        )
+    return PublishResult(
+        version=schedule.version,
+        content_hash=schedule.content_hash,
+        schedule=path,
+        manifests=tuple(manifests),
+        pools=len(schedule.pools),
+        windows=sum(len(pool.windows) for pool in schedule.pools.values()),
+        due={name: pool.windows[0].min_replicas for name, pool in schedule.pools.items()},
+    )
+
+
+def _schedule(project: Project, as_of: datetime) -> FloorSchedule:
+    config = project.config
+    with open_store(project.store_path) as store:
+        floors = read_floors(store, run_id("plan", as_of))
+        latest = latest_publication(store, at=as_of)
+        versions = list_publications(store)["version"]
+    if floors.is_empty():
+        raise PublishError(
+            f"no floors were planned for {format_time(as_of)}",
+            where=str(project.store_path),
+            remedy="run `floorcast plan` with the same --now, or `floorcast cycle`",
+        )
+    schedule = build_schedule(
+        mode=config.mode,
+        version=1,
+        issued_at=as_of,
+        valid_until=as_of + config.publication.valid_for,
+        floors=floors,
+        rungs=_rungs(config, floors, as_of),
+    )
+    if latest and latest.issued_at == as_of and latest.content_hash == schedule.content_hash:
+        version = latest.version
+    else:
+        version = 1 + max([*versions, *published_versions(project.output)], default=0)
+    return schedule.model_copy(update={"version": version})
+
+
+def _rungs(config: Config, floors: pl.DataFrame, as_of: datetime) -> dict[str, Rung]:
+    """For each pool the worst rung among the windows whose replicas must be asked for now."""
+    order = list(Rung)
+    rungs = {}
+    for pool in config.pools:
+        due = floors.filter(pl.col("pool") == pool, pl.col("window_start") <= as_of + config.lead(pool))
+        rungs[pool] = max((Rung(rung) for rung in due["rung"].unique()), key=order.index)
+    return rungs
