@@ -206,6 +206,11 @@ class Output(Section):
 class Publication(Section):
     interval: Duration | None = Field(default=None, description="how often floors are published; one step unless given")
     valid_for: Duration = timedelta(hours=2)
+    prometheus_url: str = Field(
+        default="http://prometheus.monitoring.svc:9090",
+        min_length=1,
+        description="the Prometheus that KEDA asks for waiting requests, as seen from the cluster",
+    )
 
 
 class Config(Section):

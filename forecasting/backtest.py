@@ -12,7 +12,7 @@ from forecasting.models import Model, Parameters
 from forecasting.models.base import DAY
 from forecasting.series import FloatArray, View
 
-MAX_ORIGINS = 48
+MAX_ORIGINS = 96
 MAX_SPAN = timedelta(days=4)
 SPAN_SHARE = 1 / 3
 

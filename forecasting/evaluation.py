@@ -31,8 +31,8 @@ def evaluate(
 ) -> pl.DataFrame:
     """Accuracy by class, metric and horizon band, as a frame of `floorcast.columns.ACCURACY`.
 
-    `forecasts` (FORECASTS) may hold many cutoffs; `lead` and `quantile` are each class's. Bands are `lead` (up to
-    the class's lead time), `6h`, `24h` and `48h`, each from where the one before ended. The two baselines are
+    `forecasts` (FORECASTS) may hold many cutoffs; `lead` and `quantile` are each class's. Bands are `lead` (the
+    class's lead window), `6h`, `24h` and `48h`, each from where the one before ended. The two baselines are
     computed at the same cutoffs for the same steps from what was known then, so all three rows of a band judge
     the same pairs. Bands without a pair are left out.
     """

@@ -5,7 +5,6 @@ The floor is the object's own minimum, the one place that no tolerance, scale-up
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from pipelines.publishers.schedule import expired, floor_due
 WAITING_PER_REPLICA = 5
 """Requests waiting per replica above which the reactive part asks for more replicas than the floor."""
 
-PROMETHEUS_URL = "http://prometheus.monitoring.svc:9090"
 
 _API_VERSIONS = {
     "Deployment": "apps/v1",
@@ -35,10 +33,10 @@ _POD_SUFFIXES = {"Deployment": "-[a-z0-9]+-[a-z0-9]{5}", "StatefulSet": "-[0-9]+
 _PERIOD_MAX = timedelta(minutes=30)
 _STABILIZATION_MAX = timedelta(hours=1)
 
-Renderer = Callable[[str, Pool, FloorWindow, FloorSchedule], dict[str, Any]]
 
-
-def scaled_object(name: str, pool: Pool, window: FloorWindow, schedule: FloorSchedule) -> dict[str, Any]:
+def scaled_object(
+    name: str, pool: Pool, window: FloorWindow, schedule: FloorSchedule, *, prometheus_url: str
+) -> dict[str, Any]:
     """The KEDA ScaledObject (keda.sh/v1alpha1) of the pool called `name`.
 
     It has no `fallback`: where Prometheus cannot be read, the replicas hold and the floor still binds.
@@ -57,7 +55,7 @@ def scaled_object(name: str, pool: Pool, window: FloorWindow, schedule: FloorSch
                     "type": "prometheus",
                     "name": "requests-waiting",
                     "metadata": {
-                        "serverAddress": PROMETHEUS_URL,
+                        "serverAddress": prometheus_url,
                         "query": _waiting_query(name, pool),
                         "threshold": str(WAITING_PER_REPLICA),
                         # KEDA's default reads an empty answer as 0: an outage of the metrics as an idle pool.
@@ -138,8 +136,11 @@ def write_manifests(schedule: FloorSchedule, config: Config, folder: Path, now: 
     written = []
     for name, pool in config.pools.items():
         window = due[name]
-        for kind, render in _RENDERERS.items():
-            manifest = render(name, pool, window, schedule)
+        url = config.publication.prometheus_url
+        for kind, manifest in (
+            ("keda", scaled_object(name, pool, window, schedule, prometheus_url=url)),
+            ("hpa", horizontal_pod_autoscaler(name, pool, window, schedule)),
+        ):
             path = folder / kind / f"{name}.yaml"
             header = "".join(f"# {line}".rstrip() + "\n" for line in _header(name, pool, window, schedule, manifest))
             replace_file(path, header + yaml.safe_dump(manifest, sort_keys=False, width=120))
@@ -147,14 +148,11 @@ def write_manifests(schedule: FloorSchedule, config: Config, folder: Path, now: 
     return written
 
 
-_RENDERERS: dict[str, Renderer] = {"keda": scaled_object, "hpa": horizontal_pod_autoscaler}
-
-
 def _header(name: str, pool: Pool, window: FloorWindow, schedule: FloorSchedule, manifest: dict[str, Any]) -> list[str]:
     spec = manifest["spec"]
     if manifest["kind"] == "ScaledObject":
         own, other, minimum = "keda", "hpa", spec["minReplicaCount"]
-        notes = ["Set serverAddress to your Prometheus."]
+        notes = ["serverAddress is `publication.prometheus_url` of the configuration."]
         to_zero = [
             "This pool may scale to zero, where vLLM exports nothing and this trigger fails: KEDA then wakes no",
             "replica, not even up to a new floor. Let the query count the requests waiting at the gateway instead.",

@@ -39,7 +39,7 @@ def evaluate(project: Project, now: datetime) -> EvaluateResult:
     accuracy = evaluate_forecasts(
         forecasts,
         series,
-        lead={name: config.lead(spec.pools[0]) for name, spec in config.classes.items()},
+        lead={name: config.lead_steps(spec.pools[0]) * config.step for name, spec in config.classes.items()},
         quantile={name: config.pool_of(name).margin.quantile for name in config.classes},
     )
     with open_store(project.store_path) as store:

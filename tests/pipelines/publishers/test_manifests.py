@@ -75,7 +75,7 @@ def test_the_floor_is_the_minimum_inside_what_the_cluster_accepts(fleet, config,
     pool = config.pools["chat-70b"]
     pool = pool.model_copy(update={"bounds": pool.bounds.model_copy(update={"min": low, "max": high})})
     window = fleet.pools["chat-70b"].windows[0].model_copy(update={"min_replicas": floor})
-    keda = scaled_object("chat-70b", pool, window, fleet)["spec"]
+    keda = scaled_object("chat-70b", pool, window, fleet, prometheus_url="http://p:9090")["spec"]
     hpa = horizontal_pod_autoscaler("chat-70b", pool, window, fleet)["spec"]
     assert (keda["minReplicaCount"], hpa["minReplicas"]) == minimums
     assert (keda["maxReplicaCount"], hpa["maxReplicas"]) == (high, high)
@@ -99,7 +99,10 @@ def test_the_manifest_holds_the_floor_due(tmp_path, fleet, config, minutes, floo
 )
 def test_the_trigger_reads_the_pods_of_its_own_target_only(fleet, config, name, matched, others):
     """PromQL anchors its patterns; a LeaderWorkerSet's requests wait at its leader."""
-    trigger = scaled_object(name, config.pools[name], fleet.pools[name].windows[0], fleet)["spec"]["triggers"][0]
+    window = fleet.pools[name].windows[0]
+    keda = scaled_object(name, config.pools[name], window, fleet, prometheus_url="http://p:9090")
+    trigger = keda["spec"]["triggers"][0]
+    assert trigger["metadata"]["serverAddress"] == "http://p:9090"
     pattern = re.search(r'pod=~"([^"]+)"', trigger["metadata"]["query"])[1]
     assert [pod for pod in (*matched, *others) if re.fullmatch(pattern, pod)] == matched
     assert f'namespace="{config.pools[name].target.namespace}"' in trigger["metadata"]["query"]
