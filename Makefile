@@ -1,0 +1,35 @@
+# Verbs: setup, demo, test, check, bench. Each makes .venv when it is missing or out of date.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup demo test check bench
+.DEFAULT_GOAL := demo
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "floorcast needs $(PYTHON); try: make setup PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: setup
+	$(BIN)/floorcast demo --dir demo
+
+# Pages are tested in a real browser; a machine without one skips those tests and says so.
+test: setup
+	$(BIN)/pytest --numprocesses=2 --dist=worksteal
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -q tests/docs
+
+bench: setup
+	@for suite in benchmarks/[a-z]*.py; do \
+	  name=$$(basename $$suite .py); $(BIN)/python -m benchmarks.$$name --json benchmarks/results/$$name.json || exit 1; done
