@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from floorcast.errors import PublishError
+
 QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
@@ -18,6 +20,18 @@ QUIET = {
 
 
 def prepare(environment: MutableMapping[str, str], *, home: Path) -> None:
-    """Set what the user has not set. Call before Prefect is imported."""
+    """Set what the user has not set, and make the home. Call before Prefect is imported.
+
+    Raises PublishError where the home cannot be made.
+    """
     for name, value in {**QUIET, "PREFECT_HOME": str(home)}.items():
         environment.setdefault(name, value)
+    try:
+        # Prefect makes the folder but not those above it.
+        Path(environment["PREFECT_HOME"]).expanduser().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PublishError(
+            f"cannot be made: {error.strerror}",
+            where=environment["PREFECT_HOME"],
+            remedy="set `output.dir` (or PREFECT_HOME) to a folder that can be written to",
+        ) from None
