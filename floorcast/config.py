@@ -33,23 +33,34 @@ class Section(BaseModel):
 class Columns(Section):
     """Which columns of a generic trace hold what."""
 
-    time: str
-    tokens_in: str
-    tokens_out: str
-    workload_class: str | None = Field(default=None, alias="class")
-    requests: str | None = None
+    time: str = Field(description="when the request arrived, or when the row's interval began")
+    tokens_in: str = Field(description="prompt tokens")
+    tokens_out: str = Field(description="generated tokens")
+    workload_class: str | None = Field(
+        default=None, alias="class", description="what tells the classes apart; `classes` maps its values"
+    )
+    requests: str | None = Field(default=None, description="count of requests; only with `row_interval`")
 
 
 class TraceSource(Section):
     """Recorded requests (or sums of them) in files."""
 
-    name: Name
-    kind: Literal["trace"]
-    format: Literal["azure", "burstgpt", "mooncake", "servegen", "generic"]
-    path: str = Field(min_length=1)
+    name: Name = Field(description="what pages, rejected rows and errors call it; unique among the sources")
+    kind: Literal["trace"] = Field(description="recorded requests; the only kind so far")
+    format: Literal["azure", "burstgpt", "mooncake", "servegen", "generic"] = Field(
+        description="how the files are laid out; `generic` is any CSV, Parquet or JSON lines with a column mapping"
+    )
+    path: str = Field(min_length=1, description="the file, or a pattern as in `logs/*.csv.gz`; .gz and .zst are read")
     lengths: str | None = Field(default=None, description="servegen: the file of token lengths")
-    start: UtcTime | None = Field(default=None, description="what time zero of relative timestamps means")
-    workload_class: str | None = Field(default=None, alias="class", description="the class of every row")
+    start: UtcTime | None = Field(
+        default=None,
+        description="what time zero of relative timestamps means; burstgpt, mooncake and servegen need it",
+    )
+    workload_class: str | None = Field(
+        default=None,
+        alias="class",
+        description="the class of every row, or of those that `classes` does not map; azure and mooncake need it",
+    )
     classes: dict[str, str] = Field(
         default_factory=dict, description="value of the class column to class; `*` takes the rest"
     )
@@ -61,7 +72,9 @@ class TraceSource(Section):
         default=None, description="generic: each row is the sum over this interval, not one request"
     )
     max_tokens: int = Field(default=10_000_000, gt=0, description="a request above this is refused as absurd")
-    max_reject_share: Fraction = Field(default=0.01, ge=0, le=1)
+    max_reject_share: Fraction = Field(
+        default=0.01, ge=0, le=1, description="the import fails where more of the rows cannot be used"
+    )
 
     @model_validator(mode="after")
     def _format_needs(self) -> Self:
@@ -98,28 +111,40 @@ Source = TraceSource
 
 
 class Gpu(Section):
-    type: str = Field(min_length=1)
-    per_replica: int = Field(default=1, ge=1)
-    usd_per_gpu_hour: float = Field(default=0.0, ge=0)
+    """The hardware of one replica. Shown on the pages; no floor depends on it."""
+
+    type: str = Field(min_length=1, description="its name, as in H100")
+    per_replica: int = Field(default=1, ge=1, description="GPUs that one replica takes")
+    usd_per_gpu_hour: float = Field(default=0.0, ge=0, description="price; 0 means not known, and no cost is shown")
 
 
 class Capacity(Section):
     """What one replica sustains within its SLO."""
 
-    prefill_tokens_per_s: float = Field(gt=0)
-    decode_tokens_per_s: float = Field(gt=0)
-    target_utilization: Fraction = Field(default=0.75, gt=0, le=1)
-    combine: Literal["max", "sum"] = "max"
+    prefill_tokens_per_s: float = Field(gt=0, description="tokens in that one replica sustains (C_in)")
+    decode_tokens_per_s: float = Field(gt=0, description="tokens out that one replica sustains (C_out)")
+    target_utilization: Fraction = Field(default=0.75, gt=0, le=1, description="share of that to plan with (U)")
+    combine: Literal["max", "sum"] = Field(
+        default="max",
+        description="unified pools: `max(R_in / (C_in U), R_out / (C_out U))`, or `(R_in / C_in + R_out / C_out) / U` "
+        "where prefill and decode share the GPU",
+    )
 
 
 class Startup(Section):
-    p90: Duration
-    apply_delay: Duration = timedelta(seconds=30)
+    """How long a replica takes. The lead time is p90 + publication interval + apply_delay."""
+
+    p90: Duration = Field(description="from asked for to serving, nine times in ten")
+    apply_delay: Duration = Field(
+        default=timedelta(seconds=30), description="from published to asked for, as by kubectl or a GitOps tool"
+    )
 
 
 class Bounds(Section):
-    min: int = Field(ge=0)
-    max: int = Field(ge=1)
+    """Replicas that no floor leaves."""
+
+    min: int = Field(ge=0, description="no floor is lower; 0 allows scaling to zero")
+    max: int = Field(ge=1, description="no floor is higher; what is wanted above it is reported as a shortfall")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -133,45 +158,59 @@ class Bounds(Section):
 
 
 class Margin(Section):
-    quantile: float = Field(default=0.95, ge=0.5, le=0.99)
-    minimum: Fraction = Field(default=0.1, ge=0, le=5)
-    warm: int = Field(default=0, ge=0)
+    """What is asked for beyond the expected demand."""
+
+    quantile: float = Field(default=0.95, ge=0.5, le=0.99, description="of demand that a floor covers")
+    minimum: Fraction = Field(default=0.1, ge=0, le=5, description="added to the required replicas before rounding up")
+    warm: int = Field(default=0, ge=0, description="whole replicas added after rounding up")
 
 
 class Shape(Section):
     """How fast a floor may come down, and how long it holds."""
 
     step_down: int = Field(default=1, ge=1, description="replicas it may fall by, once in every `every`")
-    every: Duration = timedelta(minutes=10)
-    dwell: Duration = timedelta(minutes=15)
+    every: Duration = Field(
+        default=timedelta(minutes=10), description="how often a floor may fall; rounded up to whole steps"
+    )
+    dwell: Duration = Field(
+        default=timedelta(minutes=15), description="how long a floor holds before it falls; rounded up to whole steps"
+    )
 
 
 class Slo(Section):
-    max_wait: Duration = timedelta(seconds=10)
-    on_time: Fraction = Field(default=0.99, gt=0, le=1)
+    """What the pool promises. Read and validated; nothing depends on it until floors are replayed."""
+
+    max_wait: Duration = Field(default=timedelta(seconds=10), description="a request that waited longer was late")
+    on_time: Fraction = Field(default=0.99, gt=0, le=1, description="share of tokens that must not be late")
 
 
 class Target(Section):
     """The workload in Kubernetes that serves a pool."""
 
-    namespace: str = "default"
-    kind: Literal["Deployment", "StatefulSet", "LeaderWorkerSet"] = "Deployment"
-    name: str | None = Field(default=None, description="the pool's name unless given")
+    namespace: str = Field(default="default", description="its namespace")
+    kind: Literal["Deployment", "StatefulSet", "LeaderWorkerSet"] = Field(default="Deployment", description="its kind")
+    name: str | None = Field(default=None, description="its name; the pool's name unless given")
 
 
 class Pool(Section):
-    model: str | None = None
-    role: Literal["unified", "prefill", "decode"] = "unified"
-    region: str | None = None
-    gpu: Gpu
-    capacity: Capacity
-    startup: Startup
-    bounds: Bounds
-    margin: Margin = Margin()
-    shape: Shape = Shape()
-    slo: Slo = Slo()
-    target: Target = Target()
-    fallback_replicas: int | None = Field(default=None, ge=0, description="bounds.max unless given")
+    """Identical replicas that scale as one."""
+
+    model: str | None = Field(default=None, description="the model served; for the reader, nothing depends on it")
+    role: Literal["unified", "prefill", "decode"] = Field(
+        default="unified", description="prefill pools are planned on tokens in alone, decode pools on tokens out alone"
+    )
+    region: str | None = Field(default=None, description="shown on the pages")
+    gpu: Gpu = Field(description="the hardware of one replica")
+    capacity: Capacity = Field(description="what one replica sustains within its SLO")
+    startup: Startup = Field(description="how long a replica takes to serve")
+    bounds: Bounds = Field(description="replicas that no floor leaves")
+    margin: Margin = Field(default=Margin(), description="what is asked for beyond the expected demand")
+    shape: Shape = Field(default=Shape(), description="how fast a floor may come down")
+    slo: Slo = Field(default=Slo(), description="what the pool promises")
+    target: Target = Field(default=Target(), description="the workload in Kubernetes that serves the pool")
+    fallback_replicas: int | None = Field(
+        default=None, ge=0, description="the floor where a class's demand is not known at all; bounds.max unless given"
+    )
 
     @model_validator(mode="after")
     def _fallback_in_bounds(self) -> Self:
@@ -190,22 +229,38 @@ class Pool(Section):
 
 
 class WorkloadClass(Section):
-    kind: Literal["chat", "summarization", "document_analysis", "code_generation", "batch", "agent", "other"] = "other"
+    """Traffic of one kind, forecast as one."""
+
+    kind: Literal["chat", "summarization", "document_analysis", "code_generation", "batch", "agent", "other"] = Field(
+        default="other", description="what the traffic is; shown on the pages"
+    )
     pools: tuple[str, ...] = Field(min_length=1, max_length=1, description="the pool that serves this class")
-    priority: int = Field(default=100, ge=0)
+    priority: int = Field(
+        default=100, ge=0, description="who comes first when GPUs are short; nothing depends on it until quotas exist"
+    )
 
 
 class Store(Section):
-    path: str = "floorcast.duckdb"
+    """The database."""
+
+    path: str = Field(default="floorcast.duckdb", description="the DuckDB file, made when missing")
 
 
 class Output(Section):
-    dir: str = "published"
+    """What is published."""
+
+    dir: str = Field(default="published", description="the folder of schedules, manifests and the site")
 
 
 class Publication(Section):
-    interval: Duration | None = Field(default=None, description="how often floors are published; one step unless given")
-    valid_for: Duration = timedelta(hours=2)
+    """When floors are published and how long they hold."""
+
+    interval: Duration | None = Field(
+        default=None, description="how often you run `cycle`; part of every lead time; one step unless given"
+    )
+    valid_for: Duration = Field(
+        default=timedelta(hours=2), description="how long after it was issued a schedule may be relied on"
+    )
     prometheus_url: str = Field(
         default="http://prometheus.monitoring.svc:9090",
         min_length=1,
@@ -216,19 +271,28 @@ class Publication(Section):
 class Config(Section):
     """The whole configuration file."""
 
-    mode: Literal["advisory", "apply"] = "advisory"
+    mode: Literal["advisory", "apply"] = Field(
+        default="advisory",
+        description="written into the schedule for its readers; floorcast itself applies nothing in either mode",
+    )
     zone: str = Field(default="UTC", description="IANA zone that times are shown in, beside UTC")
-    store: Store = Store()
-    output: Output = Output()
-    step: Duration = timedelta(minutes=5)
-    horizon: Duration = timedelta(hours=48)
-    publication: Publication = Publication()
+    store: Store = Field(default=Store(), description="the database")
+    output: Output = Field(default=Output(), description="what is published")
+    step: Duration = Field(
+        default=timedelta(minutes=5),
+        description="the grid of demand, forecasts and floors: whole minutes from 1m to 1h that divide a day",
+    )
+    horizon: Duration = Field(
+        default=timedelta(hours=48),
+        description="how far ahead floors are published: whole steps, more than any pool's lead time, at most 14d",
+    )
+    publication: Publication = Field(default=Publication(), description="when floors are published")
     refit_every: Duration = Field(
         default=timedelta(days=1), description="how often `cycle` chooses and fits models anew"
     )
-    sources: tuple[Source, ...] = ()
-    pools: dict[Name, Pool] = Field(min_length=1)
-    classes: dict[Name, WorkloadClass] = Field(min_length=1)
+    sources: tuple[Source, ...] = Field(default=(), description="where demand comes from, read in this order")
+    pools: dict[Name, Pool] = Field(min_length=1, description="by name; each must serve a class")
+    classes: dict[Name, WorkloadClass] = Field(min_length=1, description="by name; each names a pool")
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -23,8 +23,9 @@ NO_MODEL = "none"
 """Stands where a series cannot be forecast; the reason says why, and floors fall back."""
 
 NOISE = 0.02
-"""A simpler candidate within this share of the best score, or within one standard error of the difference of
-their losses (Breiman's rule), is preferred."""
+MOST_NOISE = 0.1
+"""A simpler candidate is preferred within the first share of the best score, and up to the second as long as the
+difference of their losses is within its standard error (Breiman's rule, with an end: bursts make that error large)."""
 
 MIN_STEPS = 24
 """Fewer observed steps than this carry no backtest and so no margin."""
@@ -111,7 +112,8 @@ def _as_good(verdict: Verdict, best: Verdict) -> bool:
     worse_by = verdict.losses - best.losses
     seen = worse_by[np.isfinite(worse_by)]
     standard_error = float(seen.std()) / len(seen) ** 0.5
-    return bool(float(seen.mean()) <= max(NOISE * best.score, standard_error))
+    tolerated = max(NOISE * best.score, min(standard_error, MOST_NOISE * best.score))
+    return bool(float(seen.mean()) <= tolerated)
 
 
 def _reason(chosen: str, ranked: dict[str, Verdict], trials: Sequence[_Trial]) -> str:
