@@ -18,6 +18,10 @@ IDLE_SHARE = 0.2
 """All classes at 0 together is idleness where at least this share of the same times of other days was so."""
 
 
+EDGE_SHARE = 0.9
+"""A step beside an outage that reads under this share of the one beyond it was probably cut by the outage."""
+
+
 def to_series(
     demand: pl.DataFrame, *, step: timedelta, classes: Collection[str], end: datetime
 ) -> tuple[dict[tuple[str, Metric], Series], pl.DataFrame]:
@@ -47,33 +51,46 @@ def to_series(
 
 def outage_steps(demand: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:
     """Steps in which collection seems to have failed: every class reads exactly 0 at once, while at the same
-    time of other days something was served. The steps beside such a run are masked with it, since a failure
-    rarely begins on the grid. Columns: step_start, reason.
+    time of other days something was served. A failure rarely begins and ends on the grid, so a step beside it that
+    reads lower than the one beyond it, or whose other side is not known yet, is masked too; one that does not is
+    kept, since it may be the newest there is. Columns: step_start, reason.
     """
     total = (
         demand.group_by("step_start")
-        .agg(silent=((pl.col("tokens_in") + pl.col("tokens_out")) == 0).all())
+        .agg(tokens=(pl.col("tokens_in") + pl.col("tokens_out")).sum() / pl.col("observed_fraction").max())
         .sort("step_start")
-        .with_columns(time_of_day=pl.col("step_start").dt.time(), day=pl.col("step_start").dt.date())
+        .with_columns(
+            silent=pl.col("tokens") == 0,
+            time_of_day=pl.col("step_start").dt.time(),
+        )
     )
     usual = total.group_by("time_of_day").agg(silent_days=pl.col("silent").sum(), days=pl.len())
     share_elsewhere = (pl.col("silent_days") - 1) / (pl.col("days") - 1)
-    overall = total["silent"].mean() if total.height else None
     suspects = (
         total.join(usual, on="time_of_day")
         .filter(pl.col("silent"))
         # With a single day on record only the whole record can say whether silence is usual.
-        .filter(pl.when(pl.col("days") > 1).then(share_elsewhere).otherwise(pl.lit(overall)) < IDLE_SHARE)
+        .filter(
+            pl.when(pl.col("days") > 1).then(share_elsewhere).otherwise(pl.lit(total["silent"].mean())) < IDLE_SHARE
+        )
         .select("step_start")
     )
-    beside = [suspects.with_columns(pl.col("step_start").dt.offset_by(f"{k}us")) for k in _offsets(step)]
-    widened = pl.concat([suspects, *beside]).unique().sort("step_start")
-    return widened.join(total.select("step_start"), on="step_start", how="semi").with_columns(reason=pl.lit("outage"))
+    edges = [_partial_edges(total, suspects, step=step), _partial_edges(total, suspects, step=-step)]
+    return pl.concat([suspects, *edges]).unique().sort("step_start").with_columns(reason=pl.lit("outage"))
 
 
-def _offsets(step: timedelta) -> tuple[int, int]:
-    microseconds = step // timedelta(microseconds=1)
-    return -microseconds, microseconds
+def _partial_edges(total: pl.DataFrame, suspects: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:
+    """The steps one `step` after a suspect that read lower than the one after them, or have none."""
+    tokens = total.select("step_start", "tokens")
+    after = tokens.with_columns(pl.col("step_start") - step).rename({"tokens": "tokens_beyond"})
+    return (
+        suspects.with_columns(pl.col("step_start") + step)
+        .join(suspects, on="step_start", how="anti")
+        .join(tokens, on="step_start")
+        .join(after, on="step_start", how="left")
+        .filter((pl.col("tokens") < EDGE_SHARE * pl.col("tokens_beyond")).fill_null(value=True))
+        .select("step_start")
+    )
 
 
 def fill_missing(values: FloatArray, *, season: int) -> FloatArray:

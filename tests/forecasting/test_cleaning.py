@@ -54,12 +54,27 @@ def test_a_step_observed_for_less_than_half_is_masked() -> None:
     assert np.isnan(series["chat", Metric.TOKENS_IN].values).all()
 
 
-def test_all_classes_at_zero_together_at_a_busy_time_is_an_outage_and_its_edges_are_masked() -> None:
+def test_all_classes_at_zero_together_at_a_busy_time_is_an_outage() -> None:
     chat, code = busy(4), busy(4)
     hole = slice(2 * DAY_STEPS + 40, 2 * DAY_STEPS + 44)
     chat[hole] = code[hole] = 0
     steps = outage_steps(demand({"chat": chat, "code": code}), step=STEP)["step_start"].to_list()
-    assert steps == [START + i * STEP for i in range(hole.start - 1, hole.stop + 1)]
+    assert steps == [START + i * STEP for i in range(hole.start, hole.stop)]
+
+
+def test_an_edge_that_the_outage_cut_into_is_masked_with_it_and_a_whole_one_is_kept() -> None:
+    chat = busy(4)
+    chat[300:304] = 0
+    chat[304] = 400
+    steps = outage_steps(demand({"chat": chat}), step=STEP)["step_start"].to_list()
+    assert steps == [START + i * STEP for i in range(300, 305)]
+
+
+def test_the_first_step_after_an_outage_waits_until_the_next_one_vouches_for_it() -> None:
+    chat = busy(4)
+    chat[300:304] = 0
+    masked = [outage_steps(demand({"chat": chat[:end]}), step=STEP).height for end in (304, 305, 306)]
+    assert masked == [4, 5, 4]
 
 
 def test_one_class_at_zero_while_others_work_is_idle() -> None:
