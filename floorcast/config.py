@@ -160,7 +160,7 @@ class Bounds(Section):
 class Margin(Section):
     """What is asked for beyond the expected demand."""
 
-    quantile: float = Field(default=0.95, ge=0.5, le=0.99, description="of demand that a floor covers")
+    quantile: float = Field(default=0.95, ge=0.5, le=0.99, description="quantile of demand that a floor covers")
     minimum: Fraction = Field(default=0.1, ge=0, le=5, description="added to the required replicas before rounding up")
     warm: int = Field(default=0, ge=0, description="whole replicas added after rounding up")
 
