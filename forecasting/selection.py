@@ -62,13 +62,15 @@ def fit_series(
         reason = f"only {observed} steps were observed; a forecast needs {MIN_STEPS}"
         return [_fit_row({**key, "horizon": horizon}, NO_MODEL, reason, {}, None) for horizon in horizons], []
     trials = [_try(model, view, target, timer) for model in CANDIDATES]
+    before = view.first(backtest.origin_steps(view)[0]).values
+    mean = float(np.nanmean(before)) if np.isfinite(before).any() else 0.0
     fits: list[Row] = []
     scores: list[Row] = []
     parameters: dict[str, Parameters] = {}
     for horizon in horizons:
         at = {**key, "horizon": horizon}
         verdicts = {
-            trial.model.name: judge(trial.result, horizon=horizon, target=target, mean=float(np.nanmean(view.values)))
+            trial.model.name: judge(trial.result, horizon=horizon, target=target, mean=mean)
             for trial in trials
             if trial.result is not None
         }

@@ -20,7 +20,9 @@ HORIZONS: tuple[Horizon, Horizon] = ("lead", "outlook")
 
 BASE_SHARE = 0.1
 """Margins by ratio are ratios to the forecast plus this share of the series' mean, so that a forecast near zero
-does not make any residual an enormous ratio."""
+does not make any residual an enormous ratio; at least `LEAST_BASE` tokens/s, for a class that was idle."""
+
+LEAST_BASE = 1.0
 
 KINDS: tuple[Kind, ...] = ("add", "scale")
 
@@ -52,10 +54,10 @@ class Verdict:
 def judge(result: Backtest, *, horizon: Horizon, target: Target, mean: float) -> Verdict | str:
     """Judge with both kinds of margin and keep the better one; the reason where nothing could be judged.
 
-    `mean` is the series' mean rate in tokens/s.
+    `mean` is the series' mean rate before the first origin, in tokens/s.
     """
     ends = target_ends(target)
-    base = BASE_SHARE * mean
+    base = max(BASE_SHARE * mean, LEAST_BASE)
     actual = _condensed(result.actual, horizon, target)
     if not np.isfinite(actual).any():
         return "no step after an origin was observed" if horizon == "outlook" else "no lead window was observed whole"

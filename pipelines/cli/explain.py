@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from floorcast.errors import NotFoundError
+from floorcast.errors import NotFoundError, PublishError
 from floorcast.types import FloorSchedule, FloorWindow, Reason, Rung
 from floorcast.units import format_time, parse_time
 from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
@@ -48,6 +48,12 @@ def register(app: typer.Typer) -> None:
             raise typer.BadParameter(str(error), param_hint="--at") from None
         schedule, window, rung, cutoff = find(project, pool, asked, moment)
         recomputed = recompute(window.reason, project.config.pools[pool])
+        if recomputed != window.min_replicas:
+            raise PublishError(
+                f"the reason recomputes to {recomputed}, but {window.min_replicas} was published",
+                where=f"version {schedule.version}, pool {pool}, window {format_time(window.start)}",
+                remedy="run `floorcast publish` again; if it stays, report it as a bug",
+            )
         if as_json:
             say_json(
                 {
@@ -73,7 +79,7 @@ def register(app: typer.Typer) -> None:
                 rung=rung,
             )
         )
-        say(f"  recomputed  {recomputed}, as published" if recomputed == window.min_replicas else f"  {recomputed}?")
+        say(f"  recomputed  {recomputed}, as published")
 
 
 def find(
@@ -112,6 +118,9 @@ def find(
     row = next(
         row for row in rows.filter(pool=pool).iter_rows(named=True) if row["window_start"] <= asked < row["window_end"]
     )
+    if row["min_replicas"] != published.min_replicas:
+        # Planned again since: the reason that was published with the window is the one that holds.
+        return schedule, published, Rung(row["rung"]), None
     window = FloorWindow(
         start=row["window_start"],
         end=row["window_end"],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from dashboards.data import load
 from dashboards.site import build_site
 from pipelines.project import Project
-from pipelines.stages.common import StageResult
+from pipelines.stages.common import StageResult, read_series
 from store.connection import open_store
 
 
@@ -22,8 +23,10 @@ class DashboardResult(StageResult):
 
 
 def dashboard(project: Project, now: datetime) -> DashboardResult:
-    """Build the site from what was known at `now`."""
+    """Build the site from what was known at `now`. Outages recorded as zeros are gaps on it, not zeros."""
+    _, cleaned = read_series(project, as_of=project.as_of(now))
     with open_store(project.store_path) as store:
         data = load(store, project.config, now=now)
-    page = build_site(data, project.site)
+    shown = data.demand.join(cleaned, on=["workload_class", "step_start"], how="semi")
+    page = build_site(replace(data, demand=shown), project.site)
     return DashboardResult(page=page, pages=len(list(project.site.glob("**/*.html"))))

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from contextlib import suppress
 from datetime import datetime
 
 import polars as pl
 
+from floorcast.errors import PublishError
+from floorcast.errors import PublishError
 from floorcast.types import FloorSchedule
 from pipelines.project import Project
+from pipelines.publishers.schedule import LATEST, read_schedule
+from pipelines.publishers.schedule import LATEST, read_schedule
 from pipelines.stages.common import StageResult, count, read_series, run_id
 from scaling.floors import plan as plan_floors
 from store.connection import open_store
 from store.floors import write_floors
 from store.forecasts import read_forecast
-from store.publications import latest_publication
+from store.publications import PublicationRecord, latest_publication
 
 
 class PlanResult(StageResult):
@@ -40,8 +46,9 @@ def plan(project: Project, now: datetime) -> PlanResult:
     with open_store(project.store_path) as store:
         forecasts = read_forecast(store, at=as_of)
         before = latest_publication(store, before=as_of)
-    published = FloorSchedule.model_validate_json(before.schedule) if before else None
-    made = plan_floors(project.config, now=as_of, forecasts=forecasts, history=history, published=published)
+    made = plan_floors(
+        project.config, now=as_of, forecasts=forecasts, history=history, published=_published(project, before, as_of)
+    )
     with open_store(project.store_path) as store:
         write_floors(store, run_id("plan", as_of), made.floors)
     wanted = made.floors.with_columns(short=pl.col("reason").str.json_path_match("$.shortfall_replicas").cast(pl.Int64))
@@ -52,3 +59,23 @@ def plan(project: Project, now: datetime) -> PlanResult:
         rungs={pool: rung.value for pool, rung in made.rungs.items()},
         short=dict(short.iter_rows()),
     )
+
+
+def _published(project: Project, recorded: PublicationRecord | None, as_of: datetime) -> FloorSchedule | None:
+    """What consumers were last told before this step. The file decides, since it is what they read: a publication
+    that was recorded but killed before it was written has told nobody anything.
+    """
+    with suppress(PublishError):
+        schedule = read_schedule(project.output / LATEST)
+        if schedule.issued_at < as_of:
+            return schedule
+    return FloorSchedule.model_validate_json(recorded.schedule) if recorded else None
+
+
+def _in_force(project: Project, record: PublicationRecord | None, as_of: datetime) -> FloorSchedule | None:
+    """The publication last issued before `as_of`: as recorded, or as consumers see it where the record was lost or
+    its writer was killed before it could record it."""
+    known = [FloorSchedule.model_validate_json(record.schedule)] if record else []
+    with suppress(PublishError):
+        known.append(read_schedule(project.output / LATEST))
+    return max((one for one in known if one.issued_at < as_of), key=lambda one: one.issued_at, default=None)

@@ -64,6 +64,17 @@ def test_half_a_day_of_history_is_forecast_by_the_only_candidate_that_suits(make
     assert "seasonal_naive_day: history of 8h is under 2d" in str(row["reason"])
 
 
+@pytest.mark.parametrize("early", [0.0, np.nan])
+def test_a_class_that_was_idle_or_unseen_until_lately_is_forecast_from_what_came_since(
+    early: float, make_series: Make
+) -> None:
+    values = np.concatenate([np.full(70, early), np.linspace(100, 140, 30)])
+    row, scores = fit(make_series(values))
+    assert row["model"] == ("last_value" if early == 0 else NO_MODEL)
+    assert row["reason"]
+    assert len(scores) == len(CANDIDATES)
+
+
 @dataclass(frozen=True)
 class Faulty:
     """A candidate that fails in a chosen way."""

@@ -1,0 +1,81 @@
+"""Floors with their reasons for many pools, 48 hours at 5 minutes, and how that grows."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import polars as pl
+
+from benchmarks.report import parser, peak_memory_gib, write
+from floorcast.columns import DEMAND, FORECASTS, QUANTILE_COLUMNS, Metric, conform, empty
+from floorcast.config import Config
+from scaling.floors import plan
+
+NOW = datetime(2026, 11, 30, 8, 50, tzinfo=UTC)
+STEP = timedelta(minutes=5)
+SIZES = (20, 200, 2000)
+
+
+def fleet(pools: int) -> Config:
+    """Pools of two classes each."""
+    names = [f"pool-{i}" for i in range(pools)]
+    pool = {
+        "gpu": {"type": "H100"},
+        "capacity": {"prefill_tokens_per_s": 4800, "decode_tokens_per_s": 2600},
+        "startup": {"p90": "4m"},
+        "bounds": {"min": 2, "max": 60},
+    }
+    classes = {f"{name}-{part}": {"pools": [name]} for name in names for part in ("a", "b")}
+    return Config.model_validate({"pools": dict.fromkeys(names, pool), "classes": classes})
+
+
+def forecasts(config: Config, rng: np.random.Generator) -> pl.DataFrame:
+    """A day's sine with noise for every class and metric, as far as the lead time after the horizon."""
+    steps = config.horizon_steps + max(config.lead_steps(pool) for pool in config.pools)
+    starts = [NOW + i * STEP for i in range(steps)]
+    shape = 20000 * (1.2 + np.sin(2 * np.pi * np.arange(steps) / 288))
+    spread = np.linspace(0.6, 1.6, len(QUANTILE_COLUMNS))
+    frames = []
+    for name in config.classes:
+        for metric, share in ((Metric.TOKENS_IN, 1.0), (Metric.TOKENS_OUT, 0.3)):
+            path = shape * share * np.exp(0.1 * rng.standard_normal(steps))
+            frames.append(
+                pl.DataFrame(path[:, None] * spread, schema=list(QUANTILE_COLUMNS)).with_columns(
+                    workload_class=pl.lit(name),
+                    metric=pl.lit(str(metric)),
+                    cutoff=pl.lit(NOW),
+                    step_start=pl.Series(starts),
+                    model=pl.lit("made"),
+                )
+            )
+    return conform(pl.concat(frames), FORECASTS)
+
+
+def main() -> None:
+    given = parser("plan", __doc__ or "").parse_args()
+    seconds: dict[int, float] = {}
+    for pools in SIZES:
+        config = fleet(pools)
+        made = forecasts(config, np.random.default_rng(1))
+        began = time.perf_counter()
+        result = plan(config, now=NOW, forecasts=made, history=empty(DEMAND), published=None)
+        seconds[pools] = time.perf_counter() - began
+        if result.floors.height != pools * config.horizon_steps:
+            raise SystemExit(f"{result.floors.height} floors for {pools} pools")
+    each = {pools: taken / pools for pools, taken in seconds.items()}
+    write(
+        "plan",
+        summary={
+            "seconds_200_pools": seconds[200],
+            "growth": each[SIZES[-1]] / each[SIZES[0]],
+            "peak_memory_gib": peak_memory_gib(),
+        },
+        detail={"seconds": seconds, "windows_per_pool": 576},
+        out=given.json,
+    )
+
+
+if __name__ == "__main__":
+    main()
