@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from contextlib import suppress
 from datetime import datetime
 
 import polars as pl
 
 from floorcast.errors import PublishError
-from floorcast.errors import PublishError
 from floorcast.types import FloorSchedule
 from pipelines.project import Project
-from pipelines.publishers.schedule import LATEST, read_schedule
 from pipelines.publishers.schedule import LATEST, read_schedule
 from pipelines.stages.common import StageResult, count, read_series, run_id
 from scaling.floors import plan as plan_floors
@@ -70,12 +67,3 @@ def _published(project: Project, recorded: PublicationRecord | None, as_of: date
         if schedule.issued_at < as_of:
             return schedule
     return FloorSchedule.model_validate_json(recorded.schedule) if recorded else None
-
-
-def _in_force(project: Project, record: PublicationRecord | None, as_of: datetime) -> FloorSchedule | None:
-    """The publication last issued before `as_of`: as recorded, or as consumers see it where the record was lost or
-    its writer was killed before it could record it."""
-    known = [FloorSchedule.model_validate_json(record.schedule)] if record else []
-    with suppress(PublishError):
-        known.append(read_schedule(project.output / LATEST))
-    return max((one for one in known if one.issued_at < as_of), key=lambda one: one.issued_at, default=None)
