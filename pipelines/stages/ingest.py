@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from floorcast.errors import DataError
+from floorcast.errors import DataError, FloorcastError
 from floorcast.types import Frozen
 from pipelines.project import Project
 from pipelines.sources import import_source
@@ -39,13 +39,21 @@ class IngestResult(StageResult):
 
 
 def ingest(project: Project, now: datetime) -> IngestResult:
-    """Read every source up to `now` and upsert its demand. Raises DataError where a source cannot be used."""
+    """Read every source up to `now` and upsert its demand.
+
+    Raises what reading a source raises, once all others are stored; DataError naming each where several failed.
+    """
     config = project.config
     if not config.sources:
         raise DataError("no sources are configured", where=str(project.file), remedy="add one under `sources`")
-    results = []
+    results: list[SourceResult] = []
+    failures: list[FloorcastError] = []
     for source in config.sources:
-        found = import_source(source, step=config.step, classes=list(config.classes), until=now, base=project.base)
+        try:
+            found = import_source(source, step=config.step, classes=list(config.classes), until=now, base=project.base)
+        except FloorcastError as error:
+            failures.append(error)
+            continue
         with open_store(project.store_path) as store, store.transaction():
             upsert_demand(store, found.demand)
             replace_rejects(store, source.name, found.rejects)
@@ -59,5 +67,11 @@ def ingest(project: Project, now: datetime) -> IngestResult:
                 rejected=found.rejected,
                 examples=found.examples,
             )
+        )
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        raise DataError(
+            "\n".join([f"{len(failures)} of {count(len(config.sources), 'source')} failed", *map(str, failures)])
         )
     return IngestResult(sources=tuple(results))
