@@ -52,8 +52,8 @@ class FitResult(StageResult):
 def fit(project: Project, now: datetime, *, only_stale: bool = False) -> FitResult:
     """Choose and fit a model for every class and metric.
 
-    With `only_stale`, series whose last fit is younger than `refit_every` keep it, unless they got no model then.
-    Raises ForecastError where no class has any demand.
+    With `only_stale`, series keep a fit that is younger than `refit_every` or has seen all their data, unless they
+    got no model then. Raises ForecastError where no class has any demand.
     """
     as_of = project.as_of(now)
     series, _ = read_series(project, as_of=as_of)
@@ -85,12 +85,17 @@ def _stale(
 ) -> dict[tuple[str, Metric], Series]:
     with open_store(project.store_path) as store:
         known = read_fits(store, at=as_of)
-    fresh = {
-        (row["workload_class"], Metric(row["metric"]))
+    due = as_of - project.config.refit_every
+    cutoffs = {
+        (row["workload_class"], Metric(row["metric"])): row["cutoff"]
         for row in known.to_dicts()
-        if row["cutoff"] > as_of - project.config.refit_every and row["model"] != NO_MODEL
+        if row["model"] != NO_MODEL
     }
-    return {key: one for key, one in series.items() if key not in fresh}
+    return {
+        key: one
+        for key, one in series.items()
+        if key not in cutoffs or (cutoffs[key] <= due and cutoffs[key] < one.end)
+    }
 
 
 def _target(project: Project, one: Series, as_of: datetime) -> Target:
