@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from floorcast.types import FloorSchedule, Rung
 from floorcast.units import format_time
 from pipelines.project import Project
 from pipelines.publishers.manifests import write_manifests
-from pipelines.publishers.schedule import build_schedule, published_versions, write_schedule
+from pipelines.publishers.schedule import build_schedule, published_versions, read_schedule, write_schedule
 from pipelines.stages.common import StageResult, count, run_id
 from store.connection import open_store
 from store.floors import read_floors
@@ -75,7 +76,7 @@ def _schedule(project: Project, as_of: datetime) -> FloorSchedule:
     with open_store(project.store_path) as store:
         floors = read_floors(store, run_id("plan", as_of))
         latest = latest_publication(store, at=as_of)
-        versions = list_publications(store)["version"]
+        recorded = list_publications(store)["version"].to_list()
     if floors.is_empty():
         raise PublishError(
             f"no floors were planned for {format_time(as_of)}",
@@ -90,11 +91,16 @@ def _schedule(project: Project, as_of: datetime) -> FloorSchedule:
         floors=floors,
         rungs=_rungs(config, floors, as_of),
     )
-    if latest and latest.issued_at == as_of and latest.content_hash == schedule.content_hash:
-        version = latest.version
-    else:
-        version = 1 + max([*versions, *published_versions(project.output)], default=0)
-    return schedule.model_copy(update={"version": version})
+    known = [FloorSchedule.model_validate_json(latest.schedule)] if latest else []
+    kept = max(published_versions(project.output), default=0)
+    if kept not in recorded:
+        # The process that published it was killed before it could record it.
+        with suppress(PublishError):
+            known.append(read_schedule(project.output / "schedules" / f"v{kept:06d}.json"))
+    for before in known:
+        if before == schedule.model_copy(update={"version": before.version}):
+            return before
+    return schedule.model_copy(update={"version": 1 + max([*recorded, kept], default=0)})
 
 
 def _rungs(config: Config, floors: pl.DataFrame, as_of: datetime) -> dict[str, Rung]:
