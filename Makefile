@@ -4,17 +4,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check bench
+.PHONY: setup debian-venv demo test check bench
 .DEFAULT_GOAL := demo
 
 setup: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "floorcast needs $(PYTHON); try: make setup PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(MAKE) --no-print-directory debian-venv
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
+
+# Debian ships Python without the part that makes environments.
+debian-venv:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends $(notdir $(PYTHON))-venv >/dev/null; \
+	else \
+	  echo "$(PYTHON) cannot make environments here; run: sudo apt-get install $(notdir $(PYTHON))-venv" >&2; exit 1; \
+	fi
 
 demo: setup
 	$(BIN)/floorcast demo --dir demo
