@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -127,11 +128,24 @@ def _fit_all(
     # Forking this process would copy the threads' locks of polars and DuckDB; a fork server starts clean.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["forecasting.selection"])
-    # The matrices are small: BLAS threads of several workers would only wait for each other.
     workers = min(os.cpu_count() or 1, len(jobs))
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=threadpool_limits, initargs=(1,)) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker) as pool:
         futures: list[Future[tuple[list[Row], list[Row]]]] = [
             pool.submit(fit_series, one, cutoff=one.end, target=target, timer=time.perf_counter) for one, target in jobs
         ]
         for future in as_completed(futures):
             yield future.result()
+
+
+def _begin_worker() -> None:
+    # The matrices are small: BLAS threads of several workers would only wait for each other.
+    threadpool_limits(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this worker where the process that it works for was killed: it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
