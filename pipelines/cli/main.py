@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+from types import FrameType
 
 import typer
 
@@ -12,8 +14,11 @@ from pipelines.cli import cycle, demo, explain, setup, stages, status
 
 EPILOG = """\
 Exit codes: 0 done; 1 unexpected; 2 configuration or usage; 3 input data; 4 database; 5 forecast; 6 publication;
-7 not found; 8 a cycle that published although a stage failed; 130 interrupted.
+7 not found; 8 a cycle that published although a stage failed; 130 interrupted; 143 terminated.
 """
+
+INTERRUPTED = 130
+TERMINATED = 143
 
 app = typer.Typer(
     name="floorcast",
@@ -30,6 +35,7 @@ for module in (setup, demo, stages, cycle, explain, status):
 
 def main() -> None:
     """Run a command. Errors of ours are printed without a trace; with --json as a document on standard output."""
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         app()
     except FloorcastError as error:
@@ -39,9 +45,15 @@ def main() -> None:
         else:
             typer.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; what was committed is kept", err=True)
-        sys.exit(130)
+    except SystemExit as ended:
+        if ended.code in (INTERRUPTED, TERMINATED):
+            typer.echo("interrupted; what was committed is kept", err=True)
+        raise
+
+
+def _terminated(_signal: int, _frame: FrameType | None) -> None:
+    """Ends like Ctrl-C, so that a Prefect server and workers are ended too, which a plain SIGTERM would orphan."""
+    sys.exit(TERMINATED)
 
 
 if __name__ == "__main__":
