@@ -15,6 +15,8 @@ from rich.table import Table
 
 from floorcast.units import format_time
 
+_WIDEST = 10_000
+
 
 def say(text: str = "") -> None:
     typer.echo(text)
@@ -33,8 +35,7 @@ def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
-    console = Console(file=sys.stdout)
-    console.print(table, soft_wrap=False, width=None if console.is_terminal else 400)
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDEST).print(table)
 
 
 def local(moment: datetime | None, zone: str) -> str:
