@@ -115,12 +115,12 @@ def find(
             where=str(project.file),
             remedy=f"did you mean {near[0]}?" if near else "use the configuration it was published with",
         )
-    row = next(
-        row for row in rows.filter(pool=pool).iter_rows(named=True) if row["window_start"] <= asked < row["window_end"]
-    )
-    if row["min_replicas"] != published.min_replicas:
+    held = (rows["window_start"] <= asked) & (rows["window_end"] > asked) & (rows["pool"] == pool)
+    found = rows.filter(held & (rows["min_replicas"] == published.min_replicas))
+    if found.is_empty():
         # Planned again since: the reason that was published with the window is the one that holds.
-        return schedule, published, Rung(row["rung"]), None
+        return schedule, published, schedule.pools[pool].rung, None
+    row = found.row(0, named=True)
     window = FloorWindow(
         start=row["window_start"],
         end=row["window_end"],
