@@ -1,0 +1,96 @@
+"""`floorcast explain`: the number published, and every step to it."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+
+import pytest
+
+from pipelines.publishers.schedule import floor_due, read_schedule
+
+AT = ("--now", "2026-11-16T09:00")
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize("hours", [0, 4, 11])
+@pytest.mark.parametrize("pool", ["chat-70b", "code-8b"])
+def test_it_recomputes_to_the_number_published(main, published, now, pool, hours):
+    moment = now + hours * HOUR + timedelta(minutes=25)
+    due = floor_due(read_schedule(published.output / "schedule.json"), pool, moment)
+    words = ("explain", pool, "--at", f"{moment:%Y-%m-%d %H:%M}", *AT)
+    said = json.loads(main(*words, "--json", cwd=published.base).out)
+    assert said["recomputed"] == said["min_replicas"] == due.min_replicas
+    assert (said["pool"], said["version"], said["rung"]) == (pool, 1, "fresh")
+    text = main(*words, cwd=published.base)
+    assert (text.code, text.err) == (0, "")
+    assert text.out.startswith(f"{pool} at {now + hours * HOUR:%Y-%m-%d %H:%M} UTC: floor {due.min_replicas}\n")
+    assert text.out.endswith(f"  recomputed  {due.min_replicas}, as published\n")
+    assert [line.split()[0] for line in text.out.splitlines()[1:6]] == ["needed", "classes", "capacity", "margins", "lead"]  # fmt: skip  # noqa: E501
+
+
+def test_its_arithmetic_can_be_followed_by_hand(main, published):
+    """The quotient printed is that of the figures printed, to the digits printed."""
+    text = main("explain", "chat-70b", "--at", "2026-11-16T12:00", *AT, cwd=published.base).out
+    demand, usable, required = re.search(r"([\d,]+) / ([\d,]+) = ([\d.]+);", text).groups()
+    demand, usable, required = (float(each.replace(",", "")) for each in (demand, usable, required))
+    assert demand / usable == pytest.approx(required, rel=0.002)
+    with_margin, replicas = re.search(r"minimum 10 %: ([\d.]+) -> (\d+) replicas", text).groups()
+    assert float(with_margin) == pytest.approx(required * 1.1, abs=0.02)
+    assert int(replicas) - 1 < float(with_margin) <= int(replicas)
+
+
+def test_a_zone_is_understood_and_shown(main, published, reconfigure):
+    project = reconfigure(published, "mode: advisory", "mode: advisory\nzone: Europe/Berlin")
+    text = main("explain", "chat-70b", "--at", "2026-11-16T13:00+01:00", *AT, cwd=project.base).out
+    assert text.startswith("chat-70b at 2026-11-16 12:00 UTC (13:00 Europe/Berlin): floor ")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("chat-7b",), "did you mean `chat-70b`?"),
+        (("elephant",), "use one of: chat-70b, code-8b"),
+        (("chat-70b", "--at", "2026-11-17T09:00"), "from 2026-11-16T09:00:00Z to before 2026-11-16T21:00:00Z"),
+        (("chat-70b", "--at", "2026-11-16T08:00"), "nothing was published by 2026-11-16T08:00:00Z"),
+    ],
+)
+def test_what_it_cannot_find_it_names(main, published, words, says):
+    ran = main("explain", *words, *AT, cwd=published.base)
+    assert ran.code == 7
+    assert says in ran.err
+    assert "remedy:" in ran.err
+
+
+def test_it_explains_the_fallback(main, project, live, now):
+    live(project, now, "plan", "publish")
+    text = main("explain", "chat-70b", *AT, cwd=project.base).out
+    assert text.startswith("chat-70b at 2026-11-16 09:00 UTC: floor 30\n")
+    assert "demand of agent, chat is not known" in text
+    assert text.endswith("  recomputed  30, as published\n")
+
+
+def test_a_capacity_changed_since_is_not_passed_off_as_what_was_published(main, published, reconfigure):
+    project = reconfigure(published, "prefill_tokens_per_s: 1600", "prefill_tokens_per_s: 3200")
+    ran = main("explain", "chat-70b", *AT, cwd=project.base)
+    assert ran.code != 0
+    assert "explain it with the configuration it was published with" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("horizon: 12h", "horizon: 6h"),
+        ("bounds: {min: 1, max: 60}\n    fallback_replicas: 30", "bounds: {min: 20, max: 60}"),
+    ],
+)
+def test_a_plan_made_since_does_not_change_what_was_published(main, published, live, now, reconfigure, old, new):
+    """Planned again under another configuration, not published: the publication is still what is explained."""
+    due = floor_due(read_schedule(published.output / "schedule.json"), "chat-70b", now + 9 * HOUR)
+    before = published.file.read_text()
+    live(reconfigure(published, old, new), now, "plan")
+    published.file.write_text(before)
+    ran = main("explain", "chat-70b", "--at", "2026-11-16T18:00", *AT, cwd=published.base)
+    assert (ran.code, ran.err) == (0, "")
+    assert f": floor {due.min_replicas}\n" in ran.out
