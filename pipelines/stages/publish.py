@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from floorcast.types import FloorSchedule, Rung
 from floorcast.units import format_time
 from pipelines.project import Project
 from pipelines.publishers.manifests import write_manifests
-from pipelines.publishers.schedule import build_schedule, published_versions, read_schedule, write_schedule
+from pipelines.publishers.schedule import build_schedule, published_versions, write_schedule
 from pipelines.stages.common import StageResult, count, run_id
 from store.connection import open_store
 from store.floors import read_floors
@@ -41,12 +40,13 @@ class PublishResult(StageResult):
 def publish(project: Project, now: datetime) -> PublishResult:
     """Publish the floors that were planned for this step.
 
-    Publishing the same floors again leaves the same version. Raises PublishError where nothing was planned.
+    Publishing the same floors again leaves the same version. Raises PublishError where nothing was planned, or a
+    later step is published already.
     """
     as_of = project.as_of(now)
     schedule = _schedule(project, as_of)
-    path = write_schedule(schedule, project.output)
-    manifests = write_manifests(schedule, project.config, project.output, as_of)
+    # The record comes first: killed after it, the same run finds its version again; killed before it, there is
+    # nothing to find. The other way round a published file could be one that the store knows nothing of.
     with open_store(project.store_path) as store:
         record_publication(
             store,
@@ -60,6 +60,8 @@ def publish(project: Project, now: datetime) -> PublishResult:
                 schedule=schedule.model_dump_json(by_alias=True),
             ),
         )
+    path = write_schedule(schedule, project.output)
+    manifests = write_manifests(schedule, project.config, project.output, as_of)
     return PublishResult(
         version=schedule.version,
         content_hash=schedule.content_hash,
@@ -75,8 +77,14 @@ def _schedule(project: Project, as_of: datetime) -> FloorSchedule:
     config = project.config
     with open_store(project.store_path) as store:
         floors = read_floors(store, run_id("plan", as_of))
-        latest = latest_publication(store, at=as_of)
+        latest = latest_publication(store)
         recorded = list_publications(store)["version"].to_list()
+    if latest and latest.issued_at > as_of:
+        raise PublishError(
+            f"version {latest.version}, issued {format_time(latest.issued_at)}, is later than {format_time(as_of)}",
+            where=str(project.output),
+            remedy="to run on history, give it a `store.path` and an `output.dir` of its own",
+        )
     if floors.is_empty():
         raise PublishError(
             f"no floors were planned for {format_time(as_of)}",
@@ -91,16 +99,11 @@ def _schedule(project: Project, as_of: datetime) -> FloorSchedule:
         floors=floors,
         rungs=_rungs(config, floors, as_of),
     )
-    known = [FloorSchedule.model_validate_json(latest.schedule)] if latest else []
-    kept = max(published_versions(project.output), default=0)
-    if kept not in recorded:
-        # The process that published it was killed before it could record it.
-        with suppress(PublishError):
-            known.append(read_schedule(project.output / "schedules" / f"v{kept:06d}.json"))
-    for before in known:
-        if before == schedule.model_copy(update={"version": before.version}):
-            return before
-    return schedule.model_copy(update={"version": 1 + max([*recorded, kept], default=0)})
+    if latest and FloorSchedule.model_validate_json(latest.schedule) == schedule.model_copy(
+        update={"version": latest.version}
+    ):
+        return schedule.model_copy(update={"version": latest.version})
+    return schedule.model_copy(update={"version": 1 + max([*recorded, *published_versions(project.output)], default=0)})
 
 
 def _rungs(config: Config, floors: pl.DataFrame, as_of: datetime) -> dict[str, Rung]:

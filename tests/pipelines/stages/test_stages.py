@@ -208,14 +208,22 @@ def test_equal_floors_under_other_terms_are_the_next_version(published, live, no
     assert (schedule.mode, schedule.valid_until - now) == (project.config.mode, project.config.publication.valid_for)
 
 
-@pytest.mark.parametrize("latest_written", [True, False])
-def test_a_publication_cut_off_before_it_was_recorded_keeps_its_version(published, live, now, dump, latest_written):
+@pytest.mark.parametrize("lost", [["schedule.json"], ["schedule.json", "schedules/v000001.json"]])
+def test_a_publication_cut_off_after_it_was_recorded_is_written_under_its_version(published, live, now, dump, lost):
     before, files = dump(published), contents(published)
-    execute(published, "DELETE FROM publications")
-    if not latest_written:
-        (published.output / "schedule.json").unlink()
+    for name in lost:
+        (published.output / name).unlink()
     assert live(published, now, "publish")["publish"].result.version == 1
     assert dump(published) == before
+    assert contents(published) == files
+
+
+def test_a_run_on_history_does_not_replace_a_later_publication(published, live, now):
+    files = contents(published)
+    live(published, now - HOUR, "fit", "forecast", "plan")
+    with pytest.raises(PublishError, match=r"version 1, issued 2026-11-16T09:00:00Z, is later") as raised:
+        live(published, now - HOUR, "publish")
+    assert "output.dir" in raised.value.remedy
     assert contents(published) == files
 
 
