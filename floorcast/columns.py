@@ -135,6 +135,21 @@ ACCURACY: Schema = {
 two baselines, which have no quantile."""
 
 
+FINDINGS: Schema = {
+    "kind": pl.String(),
+    "workload_class": pl.String(),
+    "metric": pl.String(),
+    "start": TIME,
+    "end": TIME,
+    "severity": pl.String(),
+    "masked": pl.Boolean(),
+    "evidence": pl.String(),
+}
+"""Key: kind, workload_class, metric, start. What is suspicious about stored demand from `start` to before `end`.
+workload_class and metric are empty where all are meant. severity is `info` or `warning`; masked steps are missing to
+the forecaster. evidence is a JSON object of figures and words for a person."""
+
+
 def empty(schema: Schema) -> pl.DataFrame:
     """A frame of that schema without rows."""
     return pl.DataFrame(schema=dict(schema))

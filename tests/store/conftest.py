@@ -10,7 +10,18 @@ from typing import Any
 import polars as pl
 import pytest
 
-from floorcast.columns import ACCURACY, DEMAND, FITS, FLOORS, FORECASTS, QUANTILE_COLUMNS, REJECTS, SCORES, Schema
+from floorcast.columns import (
+    ACCURACY,
+    DEMAND,
+    FINDINGS,
+    FITS,
+    FLOORS,
+    FORECASTS,
+    QUANTILE_COLUMNS,
+    REJECTS,
+    SCORES,
+    Schema,
+)
 from store.connection import Store, open_store
 
 T0 = datetime(2026, 11, 2, tzinfo=UTC)
@@ -145,5 +156,22 @@ def accuracy() -> Rows:
             "pinball": 12.5,
             "calibration": 0.94,
             "bias": -0.05,
+        },
+    )
+
+
+@pytest.fixture
+def findings() -> Rows:
+    return _rows(
+        FINDINGS,
+        {
+            "kind": "outage",
+            "workload_class": "",
+            "metric": "",
+            "start": T0,
+            "end": T0 + STEP,
+            "severity": "warning",
+            "masked": True,
+            "evidence": "{}",
         },
     )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from floorcast.columns import DEMAND, empty
 from floorcast.errors import DataError
 from store.connection import Store
-from store.demand import demand_extent, read_demand, upsert_demand
+from store.demand import demand_extent, read_demand, replace_demand, upsert_demand
 
 STEP = timedelta(minutes=5)
 NAMES = st.one_of(st.sampled_from(["chat", "agent"]), st.text(st.characters(codec="utf-8"), max_size=4))
@@ -67,6 +67,52 @@ def test_store_holds_the_last_row_of_every_key(store: Store, t0: datetime) -> No
         assert back.rows() == kept
 
     check()
+
+
+def test_replacing_an_interval_is_what_it_is_on_a_dictionary(store: Store, t0: datetime) -> None:
+    """Of one source, in [start, end), and nothing else; done twice it is as done once."""
+    places = st.integers(0, 8)
+    keys = st.tuples(st.sampled_from(["chat", "agent", "batch"]), places)
+    sources = st.sampled_from(["prod", "backup"])
+    edits = st.tuples(sources, places, places, st.dictionaries(keys, st.integers(0, 9), max_size=8))
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.dictionaries(keys, st.tuples(sources, st.integers(10, 19))), st.lists(edits, max_size=4))
+    def check(before: dict, edits: list) -> None:
+        def frame(rows: dict) -> pl.DataFrame:
+            values = [
+                (name, t0 + n * STEP, tokens, tokens, None, None, None, 1.0, source)
+                for (name, n), (source, tokens) in rows.items()
+            ]
+            return pl.DataFrame(values, schema=dict(DEMAND), orient="row")
+
+        store.execute("DELETE FROM demand")
+        upsert_demand(store, frame(before))
+        expected = dict(before)
+        for source, start, end, drawn in edits:
+            rows = {key: (source, tokens) for key, tokens in drawn.items() if start <= key[1] < end}
+            expected = {k: v for k, v in expected.items() if not (v[0] == source and start <= k[1] < end)} | rows
+            for _ in "12":
+                written = replace_demand(store, source, start=t0 + start * STEP, end=t0 + end * STEP, frame=frame(rows))
+                assert written == len(rows)
+        assert read_demand(store).equals(frame(dict(sorted(expected.items()))))
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"step_start": datetime.fromisoformat("2026-11-02T00:10:00Z")}, {"source": "backup"}, {"tokens_in": -1.0}],
+    ids=["at the end", "of another source", "negative"],
+)
+def test_a_row_that_does_not_belong_is_refused_and_what_was_there_stays(
+    store: Store, demand, t0: datetime, fault: dict
+) -> None:
+    before = demand({}, {"step_start": t0 + STEP})
+    upsert_demand(store, before)
+    with pytest.raises(DataError, match="1 of 2 rows"):
+        replace_demand(store, "prod", start=t0, end=t0 + 2 * STEP, frame=demand({"workload_class": "agent"}, fault))
+    assert read_demand(store).equals(before)
 
 
 def test_end_is_excluded_and_start_included(store: Store, demand, t0: datetime) -> None:

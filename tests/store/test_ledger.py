@@ -38,7 +38,7 @@ def test_packaged_migrations_are_numbered_without_gaps() -> None:
     assert [migration.version for migration in load_migrations()] == list(range(1, len(names) + 1))
 
 
-@pytest.mark.parametrize("name", ["demand", "rejects", "fits", "scores", "forecasts", "floors", "accuracy"])
+@pytest.mark.parametrize("name", ["demand", "rejects", "fits", "scores", "forecasts", "floors", "accuracy", "findings"])
 def test_tables_hold_the_columns_of_their_schema(store: Store, name: str) -> None:
     """In order; a table may add only what a write gives once for all rows."""
     table = store.read(f"SELECT * FROM {name}").schema

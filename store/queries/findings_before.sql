@@ -1,0 +1,3 @@
+SELECT *
+FROM findings
+WHERE "start" < coalesce($at, 'infinity'::TIMESTAMPTZ)
