@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 
 from benchmarks.report import fastest, parser, peak_memory_gib, write
-from floorcast.config import TraceSource
+from floorcast.source import TraceSource
 from pipelines.sources import import_source
 
 STEP = timedelta(minutes=5)

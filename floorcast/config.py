@@ -4,110 +4,17 @@ from __future__ import annotations
 
 import difflib
 from datetime import timedelta
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 from zoneinfo import available_timezones
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from floorcast.units import Duration, UtcTime
+from floorcast.section import Fraction, Name, Section
+from floorcast.source import PrometheusSource, Source
+from floorcast.units import Duration, format_duration
 
-
-def _fraction(value: object) -> object:
-    """`10%` and `10 %` read as 0.1."""
-    if isinstance(value, str) and value.rstrip().endswith("%"):
-        return float(value.rstrip().rstrip("%")) / 100
-    return value
-
-
-Fraction = Annotated[float, BeforeValidator(_fraction)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=63)]
-
-
-class Section(BaseModel):
-    """Base of every part of the configuration: frozen, unknown keys refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-class Columns(Section):
-    """Which columns of a generic trace hold what."""
-
-    time: str = Field(description="when the request arrived, or when the row's interval began")
-    tokens_in: str = Field(description="prompt tokens")
-    tokens_out: str = Field(description="generated tokens")
-    workload_class: str | None = Field(
-        default=None, alias="class", description="what tells the classes apart; `classes` maps its values"
-    )
-    requests: str | None = Field(default=None, description="count of requests; only with `row_interval`")
-
-
-class TraceSource(Section):
-    """Recorded requests (or sums of them) in files."""
-
-    name: Name = Field(description="what pages, rejected rows and errors call it; unique among the sources")
-    kind: Literal["trace"] = Field(description="recorded requests; the only kind so far")
-    format: Literal["azure", "burstgpt", "mooncake", "servegen", "generic"] = Field(
-        description="how the files are laid out; `generic` is any CSV, Parquet or JSON lines with a column mapping"
-    )
-    path: str = Field(min_length=1, description="the file, or a pattern as in `logs/*.csv.gz`; .gz and .zst are read")
-    lengths: str | None = Field(default=None, description="servegen: the file of token lengths")
-    start: UtcTime | None = Field(
-        default=None,
-        description="what time zero of relative timestamps means; burstgpt, mooncake and servegen need it",
-    )
-    workload_class: str | None = Field(
-        default=None,
-        alias="class",
-        description="the class of every row, or of those that `classes` does not map; azure and mooncake need it",
-    )
-    classes: dict[str, str] = Field(
-        default_factory=dict, description="value of the class column to class; `*` takes the rest"
-    )
-    clients: dict[str, tuple[int, ...] | Literal["*"]] = Field(
-        default_factory=dict, description="servegen: the clients of each class; `*` takes the rest"
-    )
-    columns: Columns | None = Field(default=None, description="generic: the column mapping")
-    row_interval: Duration | None = Field(
-        default=None, description="generic: each row is the sum over this interval, not one request"
-    )
-    max_tokens: int = Field(default=10_000_000, gt=0, description="a request above this is refused as absurd")
-    max_reject_share: Fraction = Field(
-        default=0.01, ge=0, le=1, description="the import fails where more of the rows cannot be used"
-    )
-
-    @model_validator(mode="after")
-    def _format_needs(self) -> Self:
-        relative = self.format in ("burstgpt", "mooncake", "servegen")
-        if relative and self.start is None:
-            raise PydanticCustomError(
-                "missing_start",
-                "format {format} has relative timestamps and needs `start`",
-                {"format": self.format, "hint": "add e.g. start: 2026-11-01T00:00:00Z"},
-            )
-        if self.format == "generic" and self.columns is None:
-            raise PydanticCustomError(
-                "missing_columns",
-                "format generic needs `columns`",
-                {"hint": "add columns: {time: ..., tokens_in: ..., tokens_out: ..., class: ...}"},
-            )
-        if self.format == "servegen" and (self.lengths is None or not self.clients):
-            raise PydanticCustomError(
-                "missing_lengths",
-                "format servegen needs `lengths` and `clients`",
-                {"hint": "add lengths: FILE and clients: {large: [5], rest: '*'}"},
-            )
-        if self.format in ("azure", "mooncake") and self.workload_class is None:
-            raise PydanticCustomError(
-                "missing_class",
-                "format {format} has no class column and needs `class`",
-                {"format": self.format, "hint": "add e.g. class: code"},
-            )
-        return self
-
-
-Source = TraceSource
-"""Every kind of source. More kinds join here as a discriminated union on `kind`."""
+MOST_REPLICAS = 1_000_000
 
 
 class Gpu(Section):
@@ -143,8 +50,10 @@ class Startup(Section):
 class Bounds(Section):
     """Replicas that no floor leaves."""
 
-    min: int = Field(ge=0, description="no floor is lower; 0 allows scaling to zero")
-    max: int = Field(ge=1, description="no floor is higher; what is wanted above it is reported as a shortfall")
+    min: int = Field(ge=0, le=MOST_REPLICAS, description="no floor is lower; 0 allows scaling to zero")
+    max: int = Field(
+        ge=1, le=MOST_REPLICAS, description="no floor is higher; what is wanted above it is reported as a shortfall"
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -162,13 +71,15 @@ class Margin(Section):
 
     quantile: float = Field(default=0.95, ge=0.5, le=0.99, description="quantile of demand that a floor covers")
     minimum: Fraction = Field(default=0.1, ge=0, le=5, description="added to the required replicas before rounding up")
-    warm: int = Field(default=0, ge=0, description="whole replicas added after rounding up")
+    warm: int = Field(default=0, ge=0, le=MOST_REPLICAS, description="whole replicas added after rounding up")
 
 
 class Shape(Section):
     """How fast a floor may come down, and how long it holds."""
 
-    step_down: int = Field(default=1, ge=1, description="replicas it may fall by, once in every `every`")
+    step_down: int = Field(
+        default=1, ge=1, le=MOST_REPLICAS, description="replicas it may fall by, once in every `every`"
+    )
     every: Duration = Field(
         default=timedelta(minutes=10), description="how often a floor may fall; rounded up to whole steps"
     )
@@ -238,6 +149,9 @@ class WorkloadClass(Section):
     priority: int = Field(
         default=100, ge=0, description="who comes first when GPUs are short; nothing depends on it until quotas exist"
     )
+    match: dict[str, str] = Field(
+        default_factory=dict, description="labels of this class's series at the Prometheus sources"
+    )
 
 
 class Store(Section):
@@ -296,7 +210,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        for check in (_check_grid, _check_zone, _check_references):
+        for check in (_check_grid, _check_times, _check_zone, _check_references):
             check(self)
         return self
 
@@ -353,6 +267,27 @@ def _check_grid(config: Config) -> None:
             )
 
 
+def _check_times(config: Config) -> None:
+    times = {
+        "publication.interval": config.publication_interval,
+        "refit_every": config.refit_every,
+        **{f"pools.{name}.shape.every": pool.shape.every for name, pool in config.pools.items()},
+    }
+    for key, value in times.items():
+        if not value:
+            raise PydanticCustomError("no_time", "{key} is 0", {"key": key, "hint": "use at least one second"})
+    if config.publication.valid_for <= config.publication_interval:
+        raise PydanticCustomError(
+            "never_valid",
+            "publication.valid_for {valid_for} ends before the next publication, {interval} later",
+            {
+                "valid_for": format_duration(config.publication.valid_for),
+                "interval": format_duration(config.publication_interval),
+                "hint": "let a schedule be valid for a few intervals",
+            },
+        )
+
+
 def _check_zone(config: Config) -> None:
     zones = available_timezones()
     if config.zone not in zones:
@@ -385,6 +320,13 @@ def _check_references(config: Config) -> None:
                 "pool {pool} serves no class, so it has no demand to plan for",
                 {"pool": pool, "hint": "name it in the `pools` of a class, or delete it"},
             )
+    live = [source.name for source in config.sources if isinstance(source, PrometheusSource)]
+    if live and not any(spec.match for spec in config.classes.values()):
+        raise PydanticCustomError(
+            "no_class_matched",
+            "source {name} reads series, but no class says with `match` which are its own",
+            {"name": live[0], "hint": "add e.g. match: {model_name: llama-70b-chat} to a class"},
+        )
     names = [source.name for source in config.sources]
     for name in names:
         if names.count(name) > 1:

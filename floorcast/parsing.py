@@ -50,7 +50,10 @@ def parse_config(text: str, *, file: str, environment: Mapping[str, str]) -> Con
         raise ConfigError(
             "the file is empty or not a mapping of keys", where=file, remedy="start from `floorcast init`"
         )
-    _refuse_duplicate_keys(node, file)
+    try:
+        _refuse_duplicate_keys(node, file)
+    except RecursionError:
+        raise ConfigError("an alias refers to itself", where=file, remedy="write the value out") from None
     data = _expand(yaml.safe_load(text), environment=environment, file=file, path=())
     try:
         return Config.model_validate(data)
@@ -83,6 +86,9 @@ def _expand(value: Any, *, environment: Mapping[str, str], file: str, path: tupl
 
 def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str) -> str:
     path = [str(part) for part in fault["loc"]]
+    if path[:1] == ["sources"]:
+        # pydantic names the kind of the source after its position; the file does not.
+        del path[2:3]
     context = fault.get("ctx", {})
     remedy = context.get("hint") or _REMEDIES.get(fault["type"], "correct the value")
     message = fault["msg"].removeprefix("Value error, ")

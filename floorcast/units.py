@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_LONGEST_S = 10 * 366 * 86400.0
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -27,7 +28,10 @@ def parse_duration(value: object) -> timedelta:
     parts = _DURATION_PART.findall(text)
     if not parts or _DURATION_PART.sub("", text).strip():
         raise ValueError(f"{text!r} is not a duration; write a number and a unit, as in 90s, 5m, 1h30m or 2d")
-    return timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in parts))
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if seconds > _LONGEST_S:
+        raise ValueError(f"{text!r} is longer than ten years")
+    return timedelta(seconds=seconds)
 
 
 def format_duration(value: timedelta | float) -> str:

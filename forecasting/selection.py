@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -66,7 +66,6 @@ def fit_series(
     mean = float(np.nanmean(before)) if np.isfinite(before).any() else 0.0
     fits: list[Row] = []
     scores: list[Row] = []
-    parameters: dict[str, Parameters] = {}
     for horizon in horizons:
         at = {**key, "horizon": horizon}
         verdicts = {
@@ -75,16 +74,29 @@ def fit_series(
             if trial.result is not None
         }
         ranked = {name: verdict for name, verdict in verdicts.items() if isinstance(verdict, Verdict)}
-        chosen = _choose(ranked)
+        chosen, parameters = _choose_and_fit(ranked, trials, view)
         scores += [_score_row(at, trial, verdicts.get(trial.model.name), chosen) for trial in trials]
         if chosen is None:
             fits.append(_fit_row(at, NO_MODEL, "every candidate failed its backtest", {}, None))
             continue
-        if chosen not in parameters:
-            parameters[chosen] = next(trial.model for trial in trials if trial.model.name == chosen).fit(view)
-        reason = _reason(chosen, ranked, trials)
-        fits.append(_fit_row(at, chosen, reason, parameters[chosen], ranked[chosen].margins))
+        stored = {"settings": target.settings(view.step), "model": parameters}
+        fits.append(_fit_row(at, chosen, _reason(chosen, ranked, trials), stored, ranked[chosen].margins))
     return fits, scores
+
+
+def _choose_and_fit(ranked: dict[str, Verdict], trials: list[_Trial], view: View) -> tuple[str | None, Parameters]:
+    """The chosen candidate, fitted on all of the history. One that fails there is disqualified on record, and taken
+    out of `ranked`."""
+    while (chosen := _choose(ranked)) is not None:
+        place = next(i for i, trial in enumerate(trials) if trial.model.name == chosen)
+        try:
+            return chosen, trials[place].model.fit(view)
+        except LeakageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a library raises disqualifies its candidate, on record
+            trials[place] = replace(trials[place], result=None, error=f"on all data: {type(error).__name__}: {error}")
+            del ranked[chosen]
+    return None, {}
 
 
 def _try(model: Model, view: View, target: Target, timer: Callable[[], float]) -> _Trial:
@@ -130,7 +142,7 @@ def _reason(chosen: str, ranked: dict[str, Verdict], trials: Sequence[_Trial]) -
 
 
 def _score_row(at: Row, trial: _Trial, verdict: Verdict | str | None, chosen: str | None) -> Row:
-    judged = verdict if isinstance(verdict, Verdict) else None
+    judged = verdict if isinstance(verdict, Verdict) and trial.error is None else None
     return {
         **at,
         "model": trial.model.name,
@@ -140,7 +152,7 @@ def _score_row(at: Row, trial: _Trial, verdict: Verdict | str | None, chosen: st
         "wape": judged.wape if judged else None,
         "bias": judged.bias if judged else None,
         "seconds": trial.seconds,
-        "error": verdict if isinstance(verdict, str) else trial.error,
+        "error": trial.error or (verdict if isinstance(verdict, str) else None),
     }
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 
 import numpy as np
 
 from floorcast.columns import QUANTILE_LEVELS
+from floorcast.units import format_duration
 from forecasting import accuracy
 from forecasting.backtest import Backtest
 from forecasting.margins import Kind, Margins
@@ -34,6 +36,10 @@ class Target:
     quantile: float
     lead_steps: int
     horizon_steps: int
+
+    def settings(self, step: timedelta) -> str:
+        """What a fit depends on beside its data: made for other settings, it counts in other steps."""
+        return f"step {format_duration(step)}, lead window {self.lead_steps} steps, quantile {self.quantile:g}"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import MutableMapping
+from contextlib import suppress
 from pathlib import Path
 
 from floorcast.errors import PublishError
@@ -20,7 +23,7 @@ QUIET = {
 
 
 def prepare(environment: MutableMapping[str, str], *, home: Path) -> None:
-    """Set what the user has not set, and make the home. Call before Prefect is imported.
+    """Set what the user has not set, make the home, and end what a killed run left. Call before Prefect is imported.
 
     Raises PublishError where the home cannot be made.
     """
@@ -35,3 +38,19 @@ def prepare(environment: MutableMapping[str, str], *, home: Path) -> None:
             where=environment["PREFECT_HOME"],
             remedy="set `output.dir` (or PREFECT_HOME) to a folder that can be written to",
         ) from None
+    _end_orphans(environment["PREFECT_HOME"])
+
+
+def _end_orphans(home: str) -> None:
+    """End the servers of this home whose parent was killed: Prefect starts one for each run in process, which then
+    lives on with 200 MB. Where there is no /proc, nothing is looked for."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            command = (process / "cmdline").read_bytes()
+            environ = (process / "environ").read_bytes().split(b"\0")
+        except (OSError, IndexError):
+            continue
+        if parent == "1" and b"prefect.server" in command and f"PREFECT_HOME={home}".encode() in environ:
+            with suppress(ProcessLookupError):
+                os.kill(int(process.name), signal.SIGTERM)

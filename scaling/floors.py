@@ -22,8 +22,7 @@ _FRESH_INTERVALS = 3
 
 @dataclass(frozen=True)
 class Plan:
-    """`floors` is a FLOORS frame; `rungs` holds, for every pool, the worst rung among the windows that start
-    within one lead time of the first: those whose replicas must be asked for now."""
+    """`floors` is a FLOORS frame; `rungs` is what `worst_rungs` says of it."""
 
     floors: pl.DataFrame
     rungs: dict[str, Rung]
@@ -55,13 +54,12 @@ def plan(
     members: dict[str, list[int]] = {name: [] for name in config.pools}
     for position, workload_class in enumerate(figures.classes):
         members[config.classes[workload_class].pools[0]].append(position)
-    frames, rungs = [], {}
+    frames = []
     for name in sorted(config.pools):
         pool, width = config.pools[name], widths[name]
         lead_s = config.lead(name).total_seconds()
         before = _published(published, name, grid, windows)
         made = pool_floors(pool, figures, members[name], grid, windows=windows, width=width, before=before)
-        rungs[name] = RUNGS[made.rung[:width].max()]
         frames.append(
             pl.DataFrame(
                 {
@@ -75,7 +73,21 @@ def plan(
                 }
             )
         )
-    return Plan(conform(pl.concat(frames), FLOORS), rungs)
+    floors = conform(pl.concat(frames), FLOORS)
+    return Plan(floors, worst_rungs(config, floors, now=now))
+
+
+def worst_rungs(config: Config, floors: pl.DataFrame, *, now: datetime) -> dict[str, Rung]:
+    """For every pool of a FLOORS frame the worst rung among the windows that start within its lead time from `now`:
+    those whose replicas must be asked for now."""
+    leads = pl.DataFrame({"pool": list(config.pools), "until": [now + config.lead(pool) for pool in config.pools]})
+    worst = (
+        floors.join(leads, on="pool")
+        .filter(pl.col("window_start") <= pl.col("until"))
+        .group_by("pool")
+        .agg(pl.col("rung").replace_strict({rung.value: place for place, rung in enumerate(RUNGS)}).max())
+    )
+    return {pool: RUNGS[place] for pool, place in worst.sort("pool").iter_rows()}
 
 
 def _published(schedule: FloorSchedule | None, pool: str, grid: Grid, windows: int) -> Ints:

@@ -96,6 +96,8 @@ def find(
     from store.forecasts import read_forecast
     from store.publications import latest_publication
 
+    if not project.store_path.exists():
+        raise NotFoundError("no database yet", where=str(project.store_path), remedy="run `floorcast cycle` first")
     with open_store(project.store_path) as store:
         record = latest_publication(store, at=min(asked, now))
         if record is None:

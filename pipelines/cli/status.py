@@ -53,7 +53,7 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
         fits = read_fits(store, at=now).to_dicts()
         runs = list_runs(store, limit=8).to_dicts()
         rejects = read_rejects(store)
-    models = {(fit["workload_class"], fit["metric"]): fit["model"] for fit in fits}
+    models = {(fit["workload_class"], fit["metric"]): fit["model"] for fit in fits if fit["horizon"] == "lead"}
     return {
         "publication": None
         if publication is None

@@ -16,17 +16,18 @@ def write_demo(folder: Path, *, end: datetime, seed: int = 7) -> Path:
     """Write history.parquet and floorcast.yaml, making the folder if need be; the path of the latter is returned.
 
     Files of an earlier demo are replaced; the same `end` and `seed` leave the same bytes. Raises ConfigError
-    where floorcast.yaml is there and is not the demo's, DataError where the folder cannot be written to and as
+    where the folder holds anything and is not an earlier demo's, DataError where it cannot be written to and as
     `generate_minutes` does.
     """
     template = files("pipelines.demo").joinpath("floorcast.yaml").read_text(encoding="utf-8")
     title = template.partition("\n")[0]
     config = folder / "floorcast.yaml"
-    if config.exists() and not config.read_text(encoding="utf-8").startswith(title):
+    ours = config.is_file() and config.read_text(encoding="utf-8", errors="replace").startswith(title)
+    if not ours and folder.is_dir() and any(folder.iterdir()):
         raise ConfigError(
-            "the folder holds a configuration that is not the demo's, and the demo would replace it",
-            where=str(config),
-            remedy="give the demo an empty folder",
+            "the folder is not empty and not an earlier demo's; the demo would replace what is in it",
+            where=str(folder),
+            remedy="give the demo an empty or a new folder with --dir",
         )
     history = generate_minutes(end=end, rng=np.random.default_rng(seed))
     try:

@@ -33,6 +33,9 @@ _POD_SUFFIXES = {"Deployment": "-[a-z0-9]+-[a-z0-9]{5}", "StatefulSet": "-[0-9]+
 _PERIOD_MAX = timedelta(minutes=30)
 _STABILIZATION_MAX = timedelta(hours=1)
 
+_TITLE = "# floorcast, mode "
+"""How a manifest of ours begins."""
+
 
 def scaled_object(
     name: str, pool: Pool, window: FloorWindow, schedule: FloorSchedule, *, prometheus_url: str
@@ -117,8 +120,9 @@ def short_reason(reason: Reason) -> str:
 def write_manifests(schedule: FloorSchedule, config: Config, folder: Path, now: datetime) -> list[Path]:
     """Write `keda/POOL.yaml` and `hpa/POOL.yaml` for every pool and return the paths.
 
-    The floor is the one due at `now`, or the first one before any is due. Raises PublishError for an expired
-    schedule or one of other pools than the configuration's, NotFoundError where `now` is past its last window.
+    Those that we wrote for pools that are gone are removed. The floor is the one due at `now`, or the first one
+    before any is due. Raises PublishError for an expired schedule or one of other pools than the configuration's,
+    NotFoundError where `now` is past its last window.
     """
     where = f"schedule version {schedule.version}"
     if expired(schedule, now):
@@ -145,6 +149,10 @@ def write_manifests(schedule: FloorSchedule, config: Config, folder: Path, now: 
             header = "".join(f"# {line}".rstrip() + "\n" for line in _header(name, pool, window, schedule, manifest))
             replace_file(path, header + yaml.safe_dump(manifest, sort_keys=False, width=120))
             written.append(path)
+    for path in {*folder.glob("keda/*.yaml"), *folder.glob("hpa/*.yaml")} - set(written):
+        # Applied with the folder, one of a pool that is gone would keep its last floor for ever.
+        if path.read_text(encoding="utf-8").startswith(_TITLE):
+            path.unlink()
     return written
 
 
@@ -163,7 +171,7 @@ def _header(name: str, pool: Pool, window: FloorWindow, schedule: FloorSchedule,
         to_zero = ["The API refuses minReplicas 0 with a Pods metric, so one replica stays; KEDA can scale to zero."]
     held = "" if minimum == window.min_replicas else f", held to {minimum}"
     return [
-        f"floorcast, mode {schedule.mode}: nothing has been applied to a cluster.",
+        f"{_TITLE.removeprefix('# ')}{schedule.mode}: nothing has been applied to a cluster.",
         f"{manifest['kind']} of pool {name}: floor {window.min_replicas}{held}, from {format_time(window.start)} "
         f"to {format_time(window.end)}.",
         "",

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from floorcast.config import Source
+from floorcast.errors import DataError
+from floorcast.source import PrometheusSource, Source
 from pipelines.sources.traces import TraceImport, import_trace
 
 __all__ = ["TraceImport", "import_source", "import_trace"]
@@ -16,4 +17,6 @@ def import_source(
     source: Source, *, step: timedelta, classes: Collection[str], until: datetime | None, base: Path
 ) -> TraceImport:
     """Read a source of any kind into demand steps. See `import_trace` for arguments and errors."""
+    if isinstance(source, PrometheusSource):
+        raise DataError("this kind of source is not read yet", where=f"source {source.name}", remedy="use a trace")
     return import_trace(source, step=step, classes=classes, until=until, base=base)

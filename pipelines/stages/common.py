@@ -13,6 +13,7 @@ from forecasting.series import Series
 from pipelines.project import Project
 from store.connection import open_store
 from store.demand import read_demand
+from store.settings import claim_step
 
 HISTORY = timedelta(days=42)
 """How far back models and fallbacks look: six weeks."""
@@ -44,6 +45,7 @@ def read_series(project: Project, *, as_of: datetime) -> tuple[dict[tuple[str, M
     """
     config = project.config
     with open_store(project.store_path) as store:
+        claim_step(store, config.step)
         demand = read_demand(store, start=as_of - HISTORY, end=as_of, classes=list(config.classes))
     series, outages = to_series(demand, step=config.step, classes=list(config.classes), end=as_of)
     return {key: one.until_last_observed() for key, one in series.items()}, demand.join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from statistics import median
 
 from forecasting.evaluation import PUBLISHED
 from forecasting.evaluation import evaluate as evaluate_forecasts
@@ -25,9 +26,8 @@ class EvaluateResult(StageResult):
     def summary(self) -> str:
         if not self.judged_steps:
             return "no forecast has met its actuals yet"
-        worst = max(self.lead_wape, key=lambda key: self.lead_wape[key], default=None)
-        said = f"; worst WAPE within the lead time {self.lead_wape[worst]:.1%} ({worst})" if worst else ""
-        return f"{self.judged_steps:,} forecast steps judged{said}"
+        middle = f"; WAPE within the lead window {median(self.lead_wape.values()):.1%}, the median of its series"
+        return f"{self.judged_steps:,} forecast steps judged{middle if self.lead_wape else ''}"
 
 
 def evaluate(project: Project, now: datetime) -> EvaluateResult:

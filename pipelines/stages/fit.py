@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from floorcast.columns import Metric
 from floorcast.errors import ForecastError
 from floorcast.types import Frozen
+from forecasting.forecast import fitted_for
 from forecasting.selection import NO_MODEL, Row, fit_series, fits_frame, scores_frame
 from forecasting.series import Series
 from forecasting.verdict import Target
@@ -54,7 +55,8 @@ def fit(project: Project, now: datetime, *, only_stale: bool = False) -> FitResu
     """Choose and fit a model for every class and metric.
 
     With `only_stale`, series keep a fit that is younger than `refit_every` or has seen all their data, unless they
-    got no model then. Raises ForecastError where no class has any demand.
+    got no model then, or the step, the lead window or the quantile has changed. Raises ForecastError where no class
+    has any demand.
     """
     as_of = project.as_of(now)
     series, _ = read_series(project, as_of=as_of)
@@ -87,29 +89,35 @@ def _stale(
     with open_store(project.store_path) as store:
         known = read_fits(store, at=as_of)
     due = as_of - project.config.refit_every
-    cutoffs = {
-        (row["workload_class"], Metric(row["metric"])): row["cutoff"]
+    fitted = {
+        (row["workload_class"], Metric(row["metric"])): (row["cutoff"], fitted_for(row["parameters"]))
         for row in known.to_dicts()
         if row["model"] != NO_MODEL
     }
-    return {
-        key: one
-        for key, one in series.items()
-        if key not in cutoffs or (cutoffs[key] <= due and cutoffs[key] < one.end)
-    }
+
+    def stale(key: tuple[str, Metric], one: Series) -> bool:
+        if key not in fitted:
+            return True
+        cutoff, settings = fitted[key]
+        if settings != target_of(project, one, as_of).settings(one.step):
+            return True
+        return bool(cutoff <= due and cutoff < one.end)
+
+    return {key: one for key, one in series.items() if stale(key, one)}
 
 
-def _target(project: Project, one: Series, as_of: datetime) -> Target:
+def target_of(project: Project, one: Series, as_of: datetime) -> Target:
+    """What a series' forecasts are for."""
     config = project.config
     pool = config.classes[one.workload_class].pools[0]
     return Target(
         quantile=config.pools[pool].margin.quantile,
         lead_steps=config.lead_steps(pool),
-        horizon_steps=horizon_steps(project, one.end, as_of),
+        horizon_steps=_horizon_steps(project, one.end, as_of),
     )
 
 
-def horizon_steps(project: Project, cutoff: datetime, as_of: datetime) -> int:
+def _horizon_steps(project: Project, cutoff: datetime, as_of: datetime) -> int:
     """Steps from a cutoff to where the last window's lead time ends."""
     config = project.config
     longest: timedelta = max(config.lead(pool) for pool in config.pools)
@@ -119,7 +127,7 @@ def horizon_steps(project: Project, cutoff: datetime, as_of: datetime) -> int:
 def _fit_all(
     project: Project, series: dict[tuple[str, Metric], Series], as_of: datetime
 ) -> Iterator[tuple[list[Row], list[Row]]]:
-    jobs = [(one, _target(project, one, as_of)) for one in series.values()]
+    jobs = [(one, target_of(project, one, as_of)) for one in series.values()]
     if len(jobs) < WORTH_A_PROCESS or (os.cpu_count() or 1) == 1:
         with threadpool_limits(1):
             for one, target in jobs:

@@ -15,7 +15,7 @@ from forecasting.selection import NO_MODEL
 from forecasting.series import Series
 from pipelines.project import Project
 from pipelines.stages.common import StageResult, count, read_series, run_id
-from pipelines.stages.fit import horizon_steps
+from pipelines.stages.fit import target_of
 from store.connection import open_store
 from store.fits import read_fits
 from store.forecasts import write_forecasts
@@ -81,8 +81,7 @@ def _forecast_one(
             lead=_stored(lead),
             outlook=_stored(outlook) if outlook and outlook["model"] != NO_MODEL else None,
             cutoff=series.end,
-            lead_steps=project.config.lead_steps(project.config.classes[series.workload_class].pools[0]),
-            horizon_steps=horizon_steps(project, series.end, as_of),
+            target=target_of(project, series, as_of),
         )
     except LeakageError:
         raise

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import polars as pl
+
+from floorcast.columns import DEMAND, empty
 from floorcast.errors import DataError, FloorcastError
 from floorcast.types import Frozen
+from floorcast.units import format_time
 from pipelines.project import Project
 from pipelines.sources import import_source
 from pipelines.stages.common import StageResult, count
 from store.connection import open_store
 from store.demand import upsert_demand
 from store.rejects import replace_rejects
+from store.settings import claim_step
 
 
 class SourceResult(Frozen):
@@ -48,13 +53,16 @@ def ingest(project: Project, now: datetime) -> IngestResult:
         raise DataError("no sources are configured", where=str(project.file), remedy="add one under `sources`")
     results: list[SourceResult] = []
     failures: list[FloorcastError] = []
+    taken = empty(DEMAND)
     for source in config.sources:
         try:
             found = import_source(source, step=config.step, classes=list(config.classes), until=now, base=project.base)
+            taken = pl.concat([taken, _refuse_shared(found.demand, taken)])
         except FloorcastError as error:
             failures.append(error)
             continue
         with open_store(project.store_path) as store, store.transaction():
+            claim_step(store, config.step)
             upsert_demand(store, found.demand)
             replace_rejects(store, source.name, found.rejects)
         results.append(
@@ -75,3 +83,17 @@ def ingest(project: Project, now: datetime) -> IngestResult:
             "\n".join([f"{len(failures)} of {count(len(config.sources), 'source')} failed", *map(str, failures)])
         )
     return IngestResult(sources=tuple(results))
+
+
+def _refuse_shared(demand: pl.DataFrame, taken: pl.DataFrame) -> pl.DataFrame:
+    """The demand, unless another source gave some of its steps already: one would replace the other unseen."""
+    shared = demand.join(taken, on=["workload_class", "step_start"], suffix="_other").sort("step_start")
+    if shared.is_empty():
+        return demand
+    row = shared.row(0, named=True)
+    raise DataError(
+        f"sources {row['source_other']} and {row['source']} both give class {row['workload_class']} at "
+        f"{format_time(row['step_start'])} and {count(shared.height - 1, 'step')} more",
+        where=f"source {row['source']}",
+        remedy="give each source classes of its own, or join their files in one source",
+    )

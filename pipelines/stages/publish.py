@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
-import polars as pl
-
-from floorcast.config import Config
 from floorcast.errors import PublishError
-from floorcast.types import FloorSchedule, Rung
+from floorcast.types import FloorSchedule
 from floorcast.units import format_time
 from pipelines.project import Project
 from pipelines.publishers.manifests import write_manifests
 from pipelines.publishers.schedule import build_schedule, published_versions, write_schedule
 from pipelines.stages.common import StageResult, count, run_id
-from store.connection import open_store
+from scaling.floors import worst_rungs
+from store.connection import Store, open_store
 from store.floors import read_floors
 from store.publications import PublicationRecord, latest_publication, list_publications, record_publication
 
@@ -44,10 +42,11 @@ def publish(project: Project, now: datetime) -> PublishResult:
     later step is published already.
     """
     as_of = project.as_of(now)
-    schedule = _schedule(project, as_of)
     # The record comes first: killed after it, the same run finds its version again; killed before it, there is
-    # nothing to find. The other way round a published file could be one that the store knows nothing of.
+    # nothing to find. The other way round a published file could be one that the store knows nothing of. And the
+    # store is held from the choice of the version to its record, so that no other process takes the same.
     with open_store(project.store_path) as store:
+        schedule = _schedule(project, store, as_of, clock=datetime.now(UTC))
         record_publication(
             store,
             PublicationRecord(
@@ -73,13 +72,13 @@ def publish(project: Project, now: datetime) -> PublishResult:
     )
 
 
-def _schedule(project: Project, as_of: datetime) -> FloorSchedule:
+def _schedule(project: Project, store: Store, as_of: datetime, *, clock: datetime) -> FloorSchedule:
     config = project.config
-    with open_store(project.store_path) as store:
-        floors = read_floors(store, run_id("plan", as_of))
-        latest = latest_publication(store)
-        recorded = list_publications(store)["version"].to_list()
-    if latest and latest.issued_at > as_of:
+    floors = read_floors(store, run_id("plan", as_of))
+    latest = latest_publication(store)
+    recorded = list_publications(store)["version"].to_list()
+    # One from the future was issued by a wrong clock or for a trial, and must not block today's.
+    if latest and as_of < latest.issued_at <= clock:
         raise PublishError(
             f"version {latest.version}, issued {format_time(latest.issued_at)}, is later than {format_time(as_of)}",
             where=str(project.output),
@@ -97,20 +96,10 @@ def _schedule(project: Project, as_of: datetime) -> FloorSchedule:
         issued_at=as_of,
         valid_until=as_of + config.publication.valid_for,
         floors=floors,
-        rungs=_rungs(config, floors, as_of),
+        rungs=worst_rungs(config, floors, now=as_of),
     )
     if latest and FloorSchedule.model_validate_json(latest.schedule) == schedule.model_copy(
         update={"version": latest.version}
     ):
         return schedule.model_copy(update={"version": latest.version})
     return schedule.model_copy(update={"version": 1 + max([*recorded, *published_versions(project.output)], default=0)})
-
-
-def _rungs(config: Config, floors: pl.DataFrame, as_of: datetime) -> dict[str, Rung]:
-    """For each pool the worst rung among the windows whose replicas must be asked for now."""
-    order = list(Rung)
-    rungs = {}
-    for pool in config.pools:
-        due = floors.filter(pl.col("pool") == pool, pl.col("window_start") <= as_of + config.lead(pool))
-        rungs[pool] = max((Rung(rung) for rung in due["rung"].unique()), key=order.index)
-    return rungs

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -116,6 +116,49 @@ def test_a_candidate_that_fails_is_disqualified_on_record(
     assert faulty["pinball"] is None
 
 
+@dataclass(frozen=True)
+class Watched:
+    """Last value under another name, that notes how much each fit was given and may refuse one."""
+
+    given: list[int]
+    refuse_above: int = 10**9
+    name: str = "watched"
+
+    def lacks(self, view: View) -> str | None:
+        return None
+
+    def fit(self, view: View) -> Parameters:
+        self.given.append(len(view.values))
+        if len(view.values) > self.refuse_above:
+            raise RuntimeError("too much")
+        return {}
+
+    def predict(self, parameters: Parameters, view: View, horizon: int) -> FloatArray:
+        return BY_NAME["last_value"].predict(parameters, view, horizon)
+
+
+def test_the_backtest_is_fitted_on_what_came_before_its_first_origin_only(
+    daily: Callable[..., Series], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    series = daily(9)
+    watched = Watched([])
+    monkeypatch.setattr(selection, "CANDIDATES", (watched,))
+    fit(series)
+    assert watched.given[0] == backtest.origin_steps(series.view(series.end))[0] == 6 * 96
+    assert set(watched.given[1:]) == {len(series.values)}
+
+
+def test_a_candidate_that_fails_on_all_data_is_disqualified_and_the_next_best_taken(
+    daily: Callable[..., Series], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched([], refuse_above=6 * 96)
+    monkeypatch.setattr(selection, "CANDIDATES", (watched, BY_NAME["seasonal_naive_day"]))
+    row, scores = fit(daily(9, noise=0.4))
+    assert row["model"] == "seasonal_naive_day"
+    failed = next(score for score in scores if score["model"] == "watched")
+    assert (failed["error"], failed["chosen"]) == ("on all data: RuntimeError: too much", False)
+
+
 def test_where_every_candidate_fails_there_is_no_model(
     daily: Callable[..., Series], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,8 +196,7 @@ def forecast(series: Series, *fits: Row, cutoff: datetime | None = None) -> pl.D
         lead=stored[0],
         outlook=stored[1] if len(stored) > 1 else None,
         cutoff=cutoff or series.end,
-        lead_steps=TARGET.lead_steps,
-        horizon_steps=TARGET.horizon_steps,
+        target=TARGET,
     )
 
 
@@ -162,8 +204,10 @@ def test_the_lead_window_and_the_outlook_each_have_their_own_model(daily: Callab
     """A random walk of the level under a daily shape: yesterday's shape tells the outlook, the last value the lead."""
     series = daily(8)
     calm, wild = BY_NAME["last_value"], BY_NAME["seasonal_naive_day"]
-    lead, outlook = (StoredFit(model.name, "{}", fit(series)[0]["margins"]) for model in (calm, wild))  # type: ignore[arg-type]
-    frame = forecast_series(series, lead=lead, outlook=outlook, cutoff=series.end, lead_steps=3, horizon_steps=10)
+    target = Target(quantile=0.95, lead_steps=3, horizon_steps=10)
+    stored = json.dumps({"settings": target.settings(series.step), "model": {}})
+    lead, outlook = (StoredFit(model.name, stored, str(fit(series)[0]["margins"])) for model in (calm, wild))
+    frame = forecast_series(series, lead=lead, outlook=outlook, cutoff=series.end, target=target)
     assert frame["model"].to_list() == ["last_value"] * 3 + ["seasonal_naive_day"] * 7
 
 
@@ -195,6 +239,14 @@ def test_rows_become_the_frames_that_the_store_takes(daily: Callable[..., Series
     values = frame.select(QUANTILE_COLUMNS).to_numpy()
     assert (np.diff(values, axis=1) >= 0).all()
     assert (values >= 0).all()
+
+
+def test_a_fit_made_for_another_step_is_not_used(daily: Callable[..., Series]) -> None:
+    series = daily(4)
+    row, _ = fit(series)
+    hourly = replace(series, step=timedelta(hours=1))
+    with pytest.raises(ForecastError, match=r"fitted for step 15m, .*, now it is step 1h"):
+        forecast(hourly, row)
 
 
 def test_a_stored_model_that_is_gone_is_an_error_not_another_model(daily: Callable[..., Series]) -> None:

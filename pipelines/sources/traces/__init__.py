@@ -24,7 +24,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from floorcast.config import TraceSource
+from floorcast.source import TraceSource
 from pipelines.sources.traces.result import TraceImport
 from pipelines.sources.traces.rows import import_rows
 from pipelines.sources.traces.servegen import import_servegen

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
-from floorcast.config import Columns, TraceSource
 from floorcast.errors import ConfigError
+from floorcast.source import Columns, TraceSource
 from floorcast.units import format_duration
 from pipelines.sources.traces.files import Kind, literal, microseconds
 

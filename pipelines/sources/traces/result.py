@@ -8,8 +8,8 @@ from datetime import datetime
 import polars as pl
 
 from floorcast.columns import REJECTS, conform, empty
-from floorcast.config import TraceSource
 from floorcast.errors import DataError
+from floorcast.source import TraceSource
 
 MAX_REJECTS_KEPT = 10_000
 """Rejected rows kept per file and reason; all are counted."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from floorcast.config import TraceSource
 from floorcast.errors import DataError
+from floorcast.source import TraceSource
 from pipelines.sources.traces.files import (
     SAMPLE,
     Scan,
@@ -66,7 +66,8 @@ def import_rows(
             for number in range(len(files)):
                 _reject_out_of_order(con, number)
         if layout.row_interval is not None:
-            _reject_duplicates(con, key="class, t", among=_USABLE)
+            # By the class as written: two of its values that are mapped to one class add up.
+            _reject_duplicates(con, key="class_key, t", among=_USABLE)
         elif layout.exact_clock:
             _reject_duplicates(con, key="file, t, tokens_in, tokens_out", among=_SAME_TIME)
         rejects = Rejects.of(source, [*found, _late_rejects(con, files)])
@@ -113,7 +114,7 @@ def _create_table(con: duckdb.DuckDBPyConnection, classes: list[str]) -> None:
     con.execute(f"CREATE TYPE workload_class AS ENUM ({', '.join(map(literal, classes))})")
     con.execute(
         "CREATE TABLE data (file USMALLINT, t BIGINT, tokens_in DOUBLE, tokens_out DOUBLE, requests DOUBLE, "
-        "class workload_class, reason reason)"
+        "class workload_class, class_key UBIGINT, reason reason)"
     )
 
 
@@ -137,7 +138,8 @@ def _load(
             parsed = _parse_sql(scan, layout, numeric=numeric, max_tokens=max_tokens, until=until)
             _forget_unsplit(con)
             con.execute(
-                f"INSERT INTO data SELECT {number}, t, tokens_in, tokens_out, requests, class, reason FROM ({parsed})"
+                f"INSERT INTO data SELECT {number}, t, tokens_in, tokens_out, requests, class, class_key, reason "
+                f"FROM ({parsed})"
             )
             unsplit = _unsplit(con, file)
             if unsplit.is_empty() or not scan.strict:
@@ -165,7 +167,8 @@ def _numeric_times(con: duckdb.DuckDBPyConnection, scan: Scan, layout: Layout) -
 
 
 def _parse_sql(scan: Scan, layout: Layout, *, numeric: bool, max_tokens: int, until: datetime | None) -> str:
-    """Query of a row for every row of a file: t, tokens_in, tokens_out, requests, class, reason (null: fine), raw."""
+    """Query of a row for every row of a file: t, tokens_in, tokens_out, requests, class, class_key (the class as
+    written), reason (null: fine), raw."""
     names = ("tokens_in", "tokens_out", *(("requests",) if layout.requests_position is not None else ()))
     positions = (1, 2, *(() if layout.requests_position is None else (layout.requests_position,)))
     numbers = [
@@ -175,6 +178,7 @@ def _parse_sql(scan: Scan, layout: Layout, *, numeric: bool, max_tokens: int, un
     if layout.requests_position is None:
         numbers.append(f"{'NULL' if layout.row_interval is not None else '1'}::DOUBLE AS requests")
     value = "NULL" if layout.class_position is None else scan.values[layout.class_position]
+    class_key = "NULL" if layout.row_interval is None else f"hash({value})"
     interval_us = 0 if layout.row_interval is None else microseconds(layout.row_interval)
     limit = max_tokens * (layout.row_interval.total_seconds() if layout.row_interval is not None else 1)
     past = "false" if until is None else f"t >= {microseconds(until) - max(interval_us - 1, 0)}"
@@ -185,7 +189,7 @@ def _parse_sql(scan: Scan, layout: Layout, *, numeric: bool, max_tokens: int, un
     if layout.start_us is not None and numeric:
         earliest = max(earliest, layout.start_us)
     return f"""
-        SELECT t, tokens_in, tokens_out, requests, class::workload_class AS class, raw, CASE
+        SELECT t, tokens_in, tokens_out, requests, class::workload_class AS class, class_key, raw, CASE
             WHEN t BETWEEN {earliest} AND {_LATEST} AND tokens_in BETWEEN 0 AND {limit}
                 AND tokens_out BETWEEN 0 AND {limit} AND class IS NOT NULL
                 AND NOT (malformed OR {past} OR {bad_requests}) THEN NULL
@@ -199,7 +203,8 @@ def _parse_sql(scan: Scan, layout: Layout, *, numeric: bool, max_tokens: int, un
             ELSE 'missing_requests' END::reason AS reason
         FROM (
             SELECT {time_sql(scan.values[0], scan.types[0], layout, numeric=numeric)} AS t, {", ".join(numbers)},
-                {class_sql(value, layout)} AS class, {scan.malformed} AS malformed, {scan.raw} AS raw
+                {class_sql(value, layout)} AS class,
+                {class_key}::UBIGINT AS class_key, {scan.malformed} AS malformed, {scan.raw} AS raw
             FROM {scan.relation})"""
 
 

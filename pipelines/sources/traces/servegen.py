@@ -10,8 +10,8 @@ import duckdb
 import polars as pl
 
 from floorcast.columns import DEMAND, conform
-from floorcast.config import TraceSource
 from floorcast.errors import ConfigError, DataError
+from floorcast.source import TraceSource
 from floorcast.units import EPOCH, floor_to_step, format_duration
 from pipelines.sources.traces.files import (
     TraceFile,

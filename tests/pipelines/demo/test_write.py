@@ -99,13 +99,14 @@ def test_writing_twice_leaves_the_same_bytes(config_path: Path, end: datetime) -
     assert set(before) == {"floorcast.yaml", "history.parquet"}
 
 
-def test_a_configuration_of_the_users_own_is_never_replaced(tmp_path: Path, end: datetime) -> None:
-    own = tmp_path / "floorcast.yaml"
+@pytest.mark.parametrize("name", ["floorcast.yaml", "floorcast.duckdb", "prod.yaml"])
+def test_a_folder_with_anything_of_the_users_own_is_left_alone(tmp_path: Path, end: datetime, name: str) -> None:
+    own = tmp_path / name
     own.write_text("mode: apply\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"floorcast\.yaml: .*not the demo's.*\n.*empty folder"):
+    with pytest.raises(ConfigError, match=r"not empty and not an earlier demo's.*\n.*--dir"):
         write_demo(tmp_path, end=end)
     assert own.read_text(encoding="utf-8") == "mode: apply\n"
-    assert not (tmp_path / "history.parquet").exists()
+    assert list(tmp_path.iterdir()) == [own]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, end: datetime) -> None:

@@ -42,6 +42,17 @@ def test_the_paths_of_all_pools_are_returned_and_nothing_else_is_written(tmp_pat
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(paths)
 
 
+def test_manifests_of_pools_that_are_gone_are_removed_and_files_of_others_kept(written, fleet, config):
+    gone = written / "keda" / "renamed.yaml"
+    gone.write_text((written / "keda/chat-70b.yaml").read_text())
+    own = written / "hpa" / "mine.yaml"
+    own.write_text("kind: ConfigMap\n")
+    write_manifests(fleet, config, written, fleet.issued_at)
+    assert not gone.exists()
+    assert own.exists()
+    assert all((written / name).exists() for name in NAMES)
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("hpa")])
 def test_an_hpa_is_valid_for_kubernetes(written, name):
     """Against the API's own schemas, unknown keys refused, old and new."""

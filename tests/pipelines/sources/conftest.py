@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from floorcast.config import TraceSource
+from floorcast.source import TraceSource
 from pipelines.sources import TraceImport, import_source
 
 MINUTE = timedelta(minutes=1)

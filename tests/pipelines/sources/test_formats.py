@@ -215,6 +215,16 @@ def test_sums_know_what_was_observed(tmp_path: Path, run: Run) -> None:
     assert result.incomplete_step == datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
 
 
+def test_sums_of_two_values_mapped_to_one_class_add_up(tmp_path: Path, run: Run) -> None:
+    """Two models served as one class: neither is a duplicate of the other, and each minute was observed once."""
+    lines = [f"2026-01-01T00:0{m}:00Z,{model},60,6,3" for m in range(5) for model in ("llama-a", "llama-b")]
+    (tmp_path / "s.csv").write_text("t,c,i,o,n\n" + "\n".join(lines))
+    result = run(**SUMS, classes={"llama-a": "chat", "*": "chat"})
+    assert result.rejected == {}
+    names = ("workload_class", "tokens_in", "requests", "peak_tokens_in_per_s", "observed_fraction")
+    assert rows(result.demand, *names) == [("chat", 600.0, 30.0, 2.0, 1.0)]
+
+
 def test_a_sum_is_known_only_when_its_interval_is_over(tmp_path: Path, run: Run) -> None:
     lines = [f"2026-01-01T00:{m:02}:00Z,code,60,6,3" for m in range(12)]
     (tmp_path / "s.csv").write_text("t,c,i,o,n\n" + "\n".join(lines))

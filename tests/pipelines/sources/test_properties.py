@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floorcast.config import TraceSource
+from floorcast.source import TraceSource
 from floorcast.units import floor_to_step
 from pipelines.sources import TraceImport, import_source
 

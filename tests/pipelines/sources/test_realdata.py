@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from floorcast.config import Config, TraceSource
+from floorcast.config import Config
 from floorcast.parsing import parse_config
+from floorcast.source import TraceSource
 from pipelines.sources import TraceImport, import_source
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

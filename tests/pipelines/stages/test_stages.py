@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from floorcast.columns import Metric
-from floorcast.errors import DataError, ForecastError, PublishError
+from floorcast.errors import DataError, ForecastError, PublishError, StoreError
 from pipelines.publishers.schedule import read_schedule
-from pipelines.stages.runner import CYCLE, run_stage
+from pipelines.stages.runner import CYCLE, STAGES, run_stage
 from store.accuracy import read_accuracy
 from store.connection import open_store
 from store.demand import demand_extent, read_demand
@@ -225,6 +225,46 @@ def test_a_run_on_history_does_not_replace_a_later_publication(published, live, 
         live(published, now - HOUR, "publish")
     assert "output.dir" in raised.value.remedy
     assert contents(published) == files
+
+
+def test_a_publication_from_the_future_does_not_block_todays(published, live, now):
+    """Issued by a wrong clock: ten years ahead of the clock that this test runs by."""
+    ahead = now + timedelta(days=3653)
+    live(published, ahead, "plan", "publish")
+    live(published, now + HOUR, "forecast", "plan")
+    assert live(published, now + HOUR, "publish")["publish"].result.version == 3
+    assert read_schedule(published.output / "schedule.json").issued_at == now + HOUR
+
+
+def test_two_sources_of_one_class_and_step_are_refused_and_the_first_is_kept(project, now, reconfigure):
+    second = "sources:\n  - {name: twin, kind: trace, format: generic, path: trace.parquet, row_interval: 5m, "
+    second += (
+        "max_tokens: 100000000, columns: {time: time, class: class, tokens_in: tokens_in, tokens_out: tokens_out}}"
+    )
+    project = reconfigure(project, "sources:", second)
+    with pytest.raises(DataError, match="sources twin and history both give class agent at") as raised:
+        run_stage("ingest", STAGES["ingest"], project, now)
+    assert "classes of its own" in raised.value.remedy
+    with open_store(project.store_path) as store:
+        assert read_demand(store)["source"].unique().to_list() == ["twin"]
+
+
+def test_a_changed_step_is_refused_by_a_store_that_holds_another(published, now, reconfigure):
+    project = reconfigure(published, "step: 1h", "step: 30m")
+    for name in ("ingest", "fit", "plan"):
+        with pytest.raises(StoreError, match="holds demand in steps of 1h, the configuration says 30m") as raised:
+            run_stage(name, STAGES[name], project, now)
+        assert "store.path" in raised.value.remedy
+
+
+def test_a_changed_quantile_is_fitted_anew_and_not_forecast_from_the_old_fit(published, now, reconfigure):
+    project = reconfigure(published, "fallback_replicas: 25", "fallback_replicas: 25\n    margin: {quantile: 0.9}")
+    failed = run_stage("forecast", STAGES["forecast"], project, now).result.failed
+    assert set(failed) == {"code tokens_in", "code tokens_out"}
+    assert "quantile 0.95, now it is" in failed["code tokens_in"]
+    again = run_stage("fit", CYCLE["fit"], project, now).result
+    assert {one.workload_class for one in again.chosen} == {"code"}
+    assert run_stage("forecast", STAGES["forecast"], project, now).result.failed == {}
 
 
 def test_publishing_what_was_not_planned_says_what_to_do(published, live, now):
