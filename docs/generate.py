@@ -104,6 +104,8 @@ TABLES = {
     "runs": "Key: run_id. One row per stage and step boundary (as_of). status is `running`, `succeeded` or `failed`; a "
     "killed run stays `running`. detail is JSON: what the stage said, or its error.",
     "schema_migrations": "Key: version. The ledger of applied migrations. checksum is the SHA-256 of the file.",
+    "settings": "One row: step_s is the step in seconds that all demand of this database is in. A configuration of another "
+    "step is refused.",
     "watermarks": "Key: source. Everything of the source before `until` is stored; its next import goes on from there.",
 }
 
@@ -127,8 +129,7 @@ def _section(model: type[BaseModel], path: str) -> Iterator[str]:
         if not field.description:
             raise ValueError(f"{model.__name__}.{name} in floorcast/config.py has no description")
         key = f"{path}.{field.alias or name}".removeprefix(".")
-        if found := _below(field.annotation):
-            below.append((found[0], key + found[1]))
+        below += [(inner, key + place) for inner, place in _below(field.annotation)]
         cells = (f"`{key}`", _type(field), _default(field), field.description)
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
     for inner, key in below:
@@ -159,12 +160,14 @@ def _words(annotation: Any, metadata: list[Any]) -> str:
     return "fraction" if fraction else SCALARS[annotation]
 
 
-def _below(annotation: Any) -> tuple[type[BaseModel], str] | None:
-    """The section that a key holds, and how the path to it goes on from there."""
+def _below(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
+    """The sections that a key holds, and how the path to each goes on from there."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation, ""
+        yield annotation, ""
+        return
     place = {tuple: "[]", dict: ".NAME"}.get(get_origin(annotation), "")
-    return next(((found[0], place) for part in get_args(annotation) if (found := _below(part))), None)
+    for part in get_args(annotation):
+        yield from ((inner, place + rest) for inner, rest in _below(part))
 
 
 def _default(field: FieldInfo) -> str:
