@@ -104,8 +104,8 @@ TABLES = {
     "runs": "Key: run_id. One row per stage and step boundary (as_of). status is `running`, `succeeded` or `failed`; a "
     "killed run stays `running`. detail is JSON: what the stage said, or its error.",
     "schema_migrations": "Key: version. The ledger of applied migrations. checksum is the SHA-256 of the file.",
-    "settings": "One row: step_s is the step in seconds that all demand of this database is in. A configuration of another "
-    "step is refused.",
+    "settings": "One row: step_s is the step in seconds that all demand of this database is in. A configuration with "
+    "another step is refused.",
     "watermarks": "Key: source. Everything of the source before `until` is stored; its next import goes on from there.",
 }
 
