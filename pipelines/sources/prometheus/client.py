@@ -1,0 +1,248 @@
+"""A thin client of Prometheus' HTTP API: what to send, what to try again, and what each failure means."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import httpx
+from pydantic import BaseModel, Field, ValidationError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from floorcast.errors import ConfigError, DataError
+from floorcast.source import PrometheusSource
+from floorcast.units import format_duration
+
+_SHOWN = 300
+"""Characters of a server's message that an error repeats."""
+
+
+class Series(BaseModel):
+    """Labels, and pairs of seconds since 1970 and value; NaN and infinities as they came."""
+
+    metric: dict[str, str]
+    values: list[tuple[Annotated[float, Field(allow_inf_nan=False)], float]]
+
+
+class _Data(BaseModel):
+    resultType: Literal["matrix"]  # noqa: N815
+    result: list[Series]
+
+
+class _Answer(BaseModel):
+    status: Literal["success"]
+    data: _Data
+    warnings: list[str] = []
+    isPartial: bool = False  # noqa: N815
+
+
+@dataclass
+class _TransientError(Exception):
+    """Worth another attempt. Holds what the error says once there are no more."""
+
+    what: str
+    remedy: str
+
+
+class PrometheusClient:
+    """Queries a source's server. One client serves several threads.
+
+    A request is tried `attempts` times with jittered exponential waits from `backoff_s`, where it timed out, was cut
+    off, answered 429 or 5xx, or answered with part of the data only. Raises ConfigError where the URL, a certificate or
+    a token file cannot be used.
+    """
+
+    def __init__(self, source: PrometheusSource, *, attempts: int = 5, backoff_s: float = 0.5) -> None:
+        self._source = source
+        try:
+            self._url = httpx.URL(source.url.rstrip("/") + "/api/v1/")
+        except httpx.InvalidURL as error:
+            raise ConfigError(
+                f"the URL cannot be used ({error})", where=f"source {source.name}: url", remedy="correct `url`"
+            ) from None
+        self._attempts = attempts
+        self._backoff_s = backoff_s
+        headers = dict(source.headers)
+        # A short header is a tenant's name, and taking it out would garble every message.
+        self._secrets = [self._url.password, *(value for value in headers.values() if len(value) >= 8)]
+        if token := self._token():
+            headers["Authorization"] = f"Bearer {token}"
+            self._secrets.append(token)
+        basic = source.basic_auth
+        if basic:
+            self._secrets.append(basic.password)
+        self._http = httpx.Client(
+            auth=httpx.BasicAuth(basic.username, basic.password) if basic else None,
+            headers=headers,
+            verify=self._tls(),
+            timeout=source.timeout.total_seconds(),
+            limits=httpx.Limits(max_connections=source.concurrency, max_keepalive_connections=source.concurrency),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def samples(self, selector: str, *, end: datetime, span: timedelta) -> list[Series]:
+        """The samples as scraped, with their own times, in the `span` up to `end`: no lookback, no extrapolation.
+
+        Raises DataError where the server does not answer with all of them.
+        """
+        return self._post("query", {"query": f"{selector}[{round(span.total_seconds() * 1000)}ms]"} | _time(end))
+
+    def query_range(self, promql: str, *, start: datetime, end: datetime, step: timedelta) -> list[Series]:
+        """The query's value at `start`, every `step` after it, up to `end`. Raises DataError as `samples`."""
+        times = {"start": start.timestamp(), "end": end.timestamp(), "step": step.total_seconds()}
+        return self._post("query_range", {"query": promql} | {key: f"{value:.3f}" for key, value in times.items()})
+
+    def _post(self, path: str, form: dict[str, str]) -> list[Series]:
+        retrying = Retrying(
+            retry=retry_if_exception_type(_TransientError),
+            stop=stop_after_attempt(self._attempts),
+            wait=wait_random_exponential(multiplier=self._backoff_s, max=30),
+            reraise=True,
+        )
+        try:
+            return retrying(self._once, path, form)
+        except _TransientError as error:
+            raise self._error(f"{error.what}, {self._attempts} times in a row", error.remedy) from None
+
+    def _once(self, path: str, form: dict[str, str]) -> list[Series]:
+        try:
+            response = self._send(path, form)
+        except httpx.TimeoutException:
+            waited = format_duration(self._source.timeout)
+            raise _TransientError(
+                f"no whole answer within {waited}", "raise `timeout`, or shorten `chunk` to ask for less at once"
+            ) from None
+        except httpx.LocalProtocolError:
+            # Its text repeats the header, secret or not.
+            raise self._error("a header cannot be sent", "look for line ends in `headers` or the token") from None
+        except httpx.RequestError as error:
+            if "SSL" in str(error):
+                raise self._error(
+                    f"no secure connection: {self._scrubbed(str(error))}", "check `tls`: ca, cert and key"
+                ) from None
+            raise _TransientError(
+                f"the connection failed ({self._scrubbed(str(error)) or type(error).__name__})",
+                "check `url`, and that the server runs and can be reached from here",
+            ) from None
+        return self._read(response)
+
+    def _send(self, path: str, form: dict[str, str]) -> httpx.Response:
+        deadline = time.monotonic() + self._source.timeout.total_seconds()
+        with self._http.stream("POST", self._url.join(path), data=form) as response:
+            body = bytearray()
+            for part in response.iter_bytes():
+                body += part
+                if time.monotonic() > deadline:
+                    # httpx's own timeout starts anew with every byte.
+                    raise httpx.ReadTimeout("the answer trickles in")
+            return httpx.Response(response.status_code, content=bytes(body), request=response.request)
+
+    def _read(self, response: httpx.Response) -> list[Series]:
+        status = response.status_code
+        if status == 429 or status >= 500:
+            raise _TransientError(
+                f"the server answered {status}{self._message(response)}",
+                "look at the server's own log; shorten `chunk` or lower `concurrency` to ask for less at once",
+            )
+        if status != 200:
+            raise self._refusal(response)
+        try:
+            answer = _Answer.model_validate_json(response.content)
+        except ValidationError as error:
+            raise self._misread(response, error) from None
+        if answer.warnings or answer.isPartial:
+            said = self._scrubbed("; ".join(answer.warnings)) or "isPartial"
+            raise _TransientError(
+                f"partial data, refused ({said})", "mend the part of the server that is down; then this is read again"
+            )
+        return answer.data.result
+
+    def _refusal(self, response: httpx.Response) -> DataError:
+        status = response.status_code
+        if status in (401, 403):
+            # The body is not shown: what refuses a credential may repeat it.
+            return self._error(
+                f"the server refused the credentials ({status})",
+                "check `basic_auth`, `bearer_token` or `bearer_token_file`, and `headers` for a tenant",
+            )
+        if status in (404, 405) or status < 400:
+            return self._error(
+                f"the URL is not a Prometheus API ({status} at {response.request.url.path})",
+                "set `url` to the server's address with its path prefix, as in http://mimir:8080/prometheus",
+            )
+        return self._error(
+            f"the server refused the query ({status}){self._message(response)}",
+            "check `match` and `queries`; where the server says too many samples, shorten `chunk`",
+        )
+
+    def _misread(self, response: httpx.Response, error: ValidationError) -> Exception:
+        [first, *_] = error.errors(include_url=False)
+        if first["type"] == "json_invalid":
+            if response.content.lstrip().startswith(b"{"):
+                return _TransientError("the answer was cut off", "look for a proxy between here and the server")
+            return self._error("the answer is not JSON", "set `url` to the server itself, not to its pages or a login")
+        place = ".".join(map(str, first["loc"]))
+        return self._error(
+            f"the answer is not what Prometheus' API promises ({place}: {first['msg']}){self._message(response)}",
+            "check that `url` leads to a Prometheus API",
+        )
+
+    def _message(self, response: httpx.Response) -> str:
+        try:
+            body: Any = response.json()
+        except ValueError:
+            return ""
+        said = body.get("error") if isinstance(body, dict) else None
+        return f": {self._scrubbed(str(said))}" if said else ""
+
+    def _scrubbed(self, text: str) -> str:
+        for secret in filter(None, self._secrets):
+            text = text.replace(secret, "***")
+        return text[:_SHOWN]
+
+    def _error(self, what: str, remedy: str) -> DataError:
+        shown = self._url.copy_with(userinfo=b"")
+        return DataError(what, where=f"source {self._source.name} ({shown})", remedy=remedy)
+
+    def _token(self) -> str | None:
+        path = self._source.bearer_token_file
+        if path is None:
+            return self._source.bearer_token
+        try:
+            return Path(path).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"bearer_token_file {path} cannot be read ({type(error).__name__})",
+                where=f"source {self._source.name}",
+                remedy="check that the file exists and is readable",
+            ) from None
+
+    def _tls(self) -> ssl.SSLContext:
+        tls = self._source.tls
+        try:
+            context = ssl.create_default_context(cafile=tls.ca)
+            if tls.cert:
+                context.load_cert_chain(tls.cert, tls.key)
+        except OSError as error:
+            raise ConfigError(
+                f"the certificates cannot be read ({error.strerror or type(error).__name__})",
+                where=f"source {self._source.name}: tls",
+                remedy="check that ca, cert and key are PEM files that exist and belong together",
+            ) from None
+        if not tls.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+def _time(moment: datetime) -> dict[str, str]:
+    return {"time": f"{moment.timestamp():.3f}"}

@@ -1,0 +1,57 @@
+"""Which series tell of the same counter, and series as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+
+from pipelines.sources.prometheus.client import Series
+from pipelines.sources.prometheus.counters import SAMPLES
+
+_SCRAPERS = frozenset({"__name__", "prometheus", "prometheus_replica", "receive", "receive_replica", "tenant_id"})
+"""Labels that say who stored a series and under which name, not what was counted."""
+
+_PATHS = frozenset({"replica", "__replica__", "monitor", "job", "endpoint", "service", "metrics_path"})
+"""Labels that say how a target was reached, once `pod` or `instance` says which target it is."""
+
+Identity = tuple[tuple[str, str], ...]
+
+
+def identity(labels: Mapping[str, str]) -> Identity:
+    """What tells one counter from another, whoever scraped it and whatever its metric is called.
+
+    Where `pod` names the target, only the port of `instance` still matters: two servers may share a pod.
+
+    >>> identity({"__name__": "a", "job": "x", "pod": "p-0", "instance": "10.0.0.1:8000", "prometheus": "k8s-1"})
+    (('instance', '8000'), ('pod', 'p-0'))
+    """
+    kept = {name: value for name, value in labels.items() if name not in _SCRAPERS}
+    if "pod" in kept or "instance" in kept:
+        kept = {name: value for name, value in kept.items() if name not in _PATHS}
+    if "pod" in kept and "instance" in kept:
+        port = kept.pop("instance").rpartition(":")[2]
+        if port.isdigit():
+            kept["instance"] = port
+    return tuple(sorted(kept.items()))
+
+
+def to_samples(found: Iterable[tuple[str, str, list[Series]]]) -> pl.DataFrame:
+    """Series with their class and metric as a frame of `counters.SAMPLES`; NaN and infinities are left out."""
+    counters: dict[tuple[str, str, Identity], int] = {}
+    frames = [pl.DataFrame(schema=dict(SAMPLES))]
+    for workload_class, metric, series in found:
+        for one in series:
+            counter = counters.setdefault((workload_class, metric, identity(one.metric)), len(counters))
+            pairs = pl.DataFrame(one.values, schema={"t": pl.Float64, "value": pl.Float64}, orient="row")
+            frames.append(
+                pairs.filter(pl.col("value").is_finite()).select(
+                    workload_class=pl.lit(workload_class),
+                    metric=pl.lit(metric),
+                    counter=pl.lit(counter, pl.Int64),
+                    series=pl.lit(len(frames), pl.Int64),
+                    t=(pl.col("t") * 1000).round().cast(pl.Int64),
+                    value="value",
+                )
+            )
+    return pl.concat(frames)
