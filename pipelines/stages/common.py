@@ -38,7 +38,7 @@ def count(number: int, noun: str) -> str:
 
 
 def read_series(project: Project, *, as_of: datetime) -> tuple[dict[tuple[str, Metric], Series], pl.DataFrame]:
-    """Cleaned series of all configured classes before `as_of`, and the demand they came from without outages.
+    """Cleaned series of all configured classes before `as_of`, and the demand they came from without masked steps.
 
     A series ends at its last observed step, so that its end is the cutoff of what can be forecast from it: after
     an outage or a collection failure a forecast is as old as its data, whatever the clock says.
@@ -47,7 +47,7 @@ def read_series(project: Project, *, as_of: datetime) -> tuple[dict[tuple[str, M
     with open_store(project.store_path) as store:
         claim_step(store, config.step)
         demand = read_demand(store, start=as_of - HISTORY, end=as_of, classes=list(config.classes))
-    series, outages = to_series(demand, step=config.step, classes=list(config.classes), end=as_of)
+    series, masked = to_series(demand, step=config.step, classes=list(config.classes), end=as_of)
     return {key: one.until_last_observed() for key, one in series.items()}, demand.join(
-        outages, on="step_start", how="anti"
+        masked, on=["workload_class", "step_start"], how="anti"
     )

@@ -23,7 +23,7 @@ class DashboardResult(StageResult):
 
 
 def dashboard(project: Project, now: datetime) -> DashboardResult:
-    """Build the site from what was known at `now`. Outages recorded as zeros are gaps on it, not zeros."""
+    """Build the site from what was known at `now`. Masked steps, as of an outage recorded as zeros, are gaps on it."""
     _, cleaned = read_series(project, as_of=project.as_of(now))
     with open_store(project.store_path) as store:
         data = load(store, project.config, now=now)

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 
 from floorcast.columns import DEMAND, Metric, conform
-from forecasting.cleaning import fill_missing, outage_steps, to_series
+from forecasting.cleaning import fill_missing, to_series
+from forecasting.quality import outage_steps
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
 STEP = timedelta(minutes=15)

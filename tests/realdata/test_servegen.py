@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from floorcast.types import FloorSchedule
-from forecasting.cleaning import outage_steps
+from forecasting.quality import outage_steps
 from pipelines.project import Project
 from pipelines.publishers.schedule import read_schedule
 from pipelines.stages.runner import CYCLE, run_stage

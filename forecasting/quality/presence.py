@@ -1,0 +1,143 @@
+"""What was not observed, or only seems to have been: gaps, partial steps, outages as zeros, rows of the future."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import numpy as np
+import polars as pl
+
+from floorcast.columns import FINDINGS, conform
+from forecasting.quality.grid import Finding, Grid, as_json, median, places, runs, shared_runs
+
+MIN_OBSERVED_FRACTION = 0.5
+"""A step observed for less than this is masked: its rate is a guess from too few minutes."""
+
+IDLE_SHARE = 0.2
+"""All classes at 0 together is idleness where at least this share of the same times of other days was so."""
+
+EDGE_SHARE = 0.9
+"""A step beside an outage that reads under this share of the one beyond it was probably cut by the outage."""
+
+MANY_GAPS = 50
+"""A class with more gaps than this comes and goes: its gaps are one finding."""
+
+
+def gaps(grid: Grid) -> list[Finding]:
+    """Steps without a row between a class's first and last."""
+    present = grid.present
+    inside = np.logical_or.accumulate(present, axis=1) & np.logical_or.accumulate(present[:, ::-1], axis=1)[:, ::-1]
+    found = [
+        Finding("gap", row, start, stop, {"steps_missing": stop - start})
+        for row, start, stop in shared_runs(inside & ~present, inside)
+    ]
+    counts = {row: [one for one in found if one.row == row] for row in {one.row for one in found}}
+    return [
+        one
+        for row, of_row in counts.items()
+        for one in (of_row if row is None or len(of_row) <= MANY_GAPS else [_many_gaps(of_row)])
+    ]
+
+
+def _many_gaps(found: list[Finding]) -> Finding:
+    missing = sum(one.stop - one.start for one in found)
+    first, last = found[0], found[-1]
+    return Finding("gap", first.row, first.start, last.stop, {"gaps": len(found), "steps_missing": missing})
+
+
+def partials(grid: Grid) -> list[Finding]:
+    """Steps observed for less than half."""
+    return [
+        Finding(
+            "partial",
+            row,
+            start,
+            stop,
+            {"observed_fraction": float(np.nanmin(grid.fraction[slice(None) if row is None else row, start:stop]))},
+            severity="warning",
+            masked=True,
+        )
+        for row, start, stop in shared_runs(grid.fraction < MIN_OBSERVED_FRACTION, grid.present)
+    ]
+
+
+def outages(grid: Grid, steps: pl.DataFrame) -> list[Finding]:
+    """The steps of `outage_steps` as runs of all classes."""
+    flags = np.zeros((1, grid.shape[1]), dtype=np.bool_)
+    flags[0, places(steps["step_start"], start=grid.start, step=grid.step)] = True
+    total = np.sum([np.nansum(rates, axis=0) for rates in grid.rates.values()], axis=0)
+    day = max(timedelta(days=1) // grid.step, 1)
+    index = np.arange(flags.size)
+    found = []
+    for _, start, stop in runs(flags):
+        others = ((index - start) % day < stop - start) & ~flags[0]
+        evidence: dict[str, float | int | str] = {"steps": stop - start}
+        if others.any():
+            evidence["usual_tokens_per_s"] = float(median(total[others]))
+        found.append(Finding("outage", None, start, stop, evidence, severity="warning", masked=True))
+    return found
+
+
+def clock_skews(demand: pl.DataFrame, *, step: timedelta, end: datetime) -> pl.DataFrame:
+    """FINDINGS of the rows at or after `end`: the clock of what wrote them, or ours, is wrong."""
+    late = demand.filter(pl.col("step_start") >= end)
+    spans = late.group_by("workload_class").agg(
+        start=pl.col("step_start").min(), end=pl.col("step_start").max() + step, rows=pl.len()
+    )
+    evidence = [
+        as_json({"rows": row["rows"], "ahead_h": (row["end"] - end) / timedelta(hours=1)}) for row in spans.to_dicts()
+    ]
+    return conform(
+        spans.with_columns(
+            kind=pl.lit("clock_skew"),
+            metric=pl.lit(""),
+            severity=pl.lit("warning"),
+            masked=pl.lit(value=False),
+            evidence=pl.Series(evidence, dtype=pl.String),
+        ),
+        FINDINGS,
+    )
+
+
+def outage_steps(demand: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:
+    """Steps in which collection seems to have failed: every class reads exactly 0 at once, while at the same
+    time of other days something was served. A failure rarely begins and ends on the grid, so a step beside it that
+    reads lower than the one beyond it, or whose other side is not known yet, is masked too; one that does not is
+    kept, since it may be the newest there is. Columns: step_start, reason.
+    """
+    total = (
+        demand.group_by("step_start")
+        .agg(tokens=(pl.col("tokens_in") + pl.col("tokens_out")).sum() / pl.col("observed_fraction").max())
+        .sort("step_start")
+        .with_columns(
+            silent=pl.col("tokens") == 0,
+            time_of_day=pl.col("step_start").dt.time(),
+        )
+    )
+    usual = total.group_by("time_of_day").agg(silent_days=pl.col("silent").sum(), days=pl.len())
+    share_elsewhere = (pl.col("silent_days") - 1) / (pl.col("days") - 1)
+    suspects = (
+        total.join(usual, on="time_of_day")
+        .filter(pl.col("silent"))
+        # With a single day on record only the whole record can say whether silence is usual.
+        .filter(
+            pl.when(pl.col("days") > 1).then(share_elsewhere).otherwise(pl.lit(total["silent"].mean())) < IDLE_SHARE
+        )
+        .select("step_start")
+    )
+    edges = [_partial_edges(total, suspects, step=step), _partial_edges(total, suspects, step=-step)]
+    return pl.concat([suspects, *edges]).unique().sort("step_start").with_columns(reason=pl.lit("outage"))
+
+
+def _partial_edges(total: pl.DataFrame, suspects: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:
+    """The steps one `step` after a suspect that read lower than the one after them, or have none."""
+    tokens = total.select("step_start", "tokens")
+    after = tokens.with_columns(pl.col("step_start") - step).rename({"tokens": "tokens_beyond"})
+    return (
+        suspects.with_columns(pl.col("step_start") + step)
+        .join(suspects, on="step_start", how="anti")
+        .join(tokens, on="step_start")
+        .join(after, on="step_start", how="left")
+        .filter((pl.col("tokens") < EDGE_SHARE * pl.col("tokens_beyond")).fill_null(value=True))
+        .select("step_start")
+    )
