@@ -58,12 +58,7 @@ class PrometheusClient:
 
     def __init__(self, source: PrometheusSource, *, attempts: int = 5, backoff_s: float = 0.5) -> None:
         self._source = source
-        try:
-            self._url = httpx.URL(source.url.rstrip("/") + "/api/v1/")
-        except httpx.InvalidURL as error:
-            raise ConfigError(
-                f"the URL cannot be used ({error})", where=f"source {source.name}: url", remedy="correct `url`"
-            ) from None
+        self._url = _api(source)
         self._attempts = attempts
         self._backoff_s = backoff_s
         headers = dict(source.headers)
@@ -242,6 +237,18 @@ class PrometheusClient:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
+
+
+def _api(source: PrometheusSource) -> httpx.URL:
+    try:
+        url = httpx.URL(source.url.rstrip("/") + "/api/v1/")
+    except httpx.InvalidURL as error:
+        fault = str(error)
+    else:
+        if (url.port or 0) <= 65535:
+            return url
+        fault = f"port {url.port}"
+    raise ConfigError(f"the URL cannot be used ({fault})", where=f"source {source.name}: url", remedy="correct `url`")
 
 
 def _time(moment: datetime) -> dict[str, str]:

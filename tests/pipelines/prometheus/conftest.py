@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import ssl
 import struct
 import subprocess
 import threading
@@ -283,14 +284,15 @@ def make_source() -> MakeSource:
 class Proxy:
     """Between client and server. Each request takes the next of `faults`, or passes when there are none."""
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, tls: ssl.SSLContext | None = None) -> None:
         self.upstream = httpx.URL(upstream)
         self.faults: list[str] = []
         self.always: str | None = None
         self.requests: list[bytes] = []
         self._lock = threading.Lock()
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._tls = tls
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._socket.getsockname()[1]}"
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 
@@ -307,9 +309,17 @@ class Proxy:
                 return
             threading.Thread(target=self._handle, args=(client,), daemon=True).start()
 
-    def _handle(self, client: socket.socket) -> None:
+    def _handle(self, plain: socket.socket) -> None:
+        try:
+            client = self._tls.wrap_socket(plain, server_side=True) if self._tls else plain
+        except OSError:
+            plain.close()
+            return
         with client:
-            request = self._request(client)
+            try:
+                request = self._request(client)
+            except OSError:
+                return
             if not request:
                 return
             with self._lock:
@@ -391,5 +401,42 @@ def _http(status: int, body: bytes) -> bytes:
 @pytest.fixture
 def proxy(prometheus: str) -> Iterator[Proxy]:
     between = Proxy(prometheus)
+    yield between
+    between.close()
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Paths of PEM files: who signs, and a certificate with its key that he signed for 127.0.0.1."""
+
+    ca: str
+    cert: str
+    key: str
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    folder = tmp_path_factory.mktemp("tls")
+    _needs("openssl")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=signer", "-days", "2")
+    openssl("req", *new, "-keyout", "key.pem", "-out", "request.pem", "-subj", "/CN=127.0.0.1")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"]
+    openssl("x509", "-req", "-in", "request.pem", *signing, "-out", "cert.pem")
+    return Certificates(*(str(folder / name) for name in ("ca.pem", "cert.pem", "key.pem")))
+
+
+@pytest.fixture
+def tls_proxy(prometheus: str, certificates: Certificates) -> Iterator[Proxy]:
+    """A proxy that talks TLS, and only to those whose certificate was signed by the same."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates.ca)
+    context.load_cert_chain(certificates.cert, certificates.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    between = Proxy(prometheus, context)
     yield between
     between.close()

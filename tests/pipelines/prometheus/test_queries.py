@@ -1,0 +1,124 @@
+"""The user's own PromQL, and what `check` tells of a server."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+import pytest
+
+from floorcast.errors import ConfigError, DataError
+from pipelines.sources.prometheus import Chunk, examine, import_prometheus
+
+pytestmark = pytest.mark.server
+
+STEP = timedelta(minutes=5)
+HOUR = timedelta(hours=1)
+QUERIES = {
+    metric: f"sum(rate({name}_total{{$selector}}[2m]) or rate({name}{{$selector}}[2m]))"
+    for metric, name in (("tokens_in", "vllm:prompt_tokens"), ("tokens_out", "vllm:generation_tokens"))
+}
+
+
+@pytest.fixture(params=["prometheus", "victoria_metrics"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def read(world: Any, classes: Any, make_source: Any) -> Any:
+    def call(url: str, queries: dict[str, str], hours: tuple[float, float], names: tuple[str, ...]) -> list[Chunk]:
+        return list(
+            import_prometheus(
+                make_source(url, queries=QUERIES | queries),
+                classes={name: classes[name] for name in names},
+                step=STEP,
+                start=world.start + hours[0] * HOUR,
+                end=world.start + hours[1] * HOUR,
+            )
+        )
+
+    return call
+
+
+def test_rates_become_steps(url: str, read: Any, world: Any) -> None:
+    demand = pl.concat([chunk.demand for chunk in read(url, {}, (1, 1.6), ("steady", "idle", "weird", "absent"))])
+    steady = demand.filter(pl.col("workload_class") == "steady")
+    assert steady["tokens_in"].to_list() == pytest.approx([2 * 900 * 300] * steady.height, rel=1e-3)
+    assert steady["peak_tokens_out_per_s"].to_list() == pytest.approx([700] * steady.height, rel=1e-3)
+    assert steady["requests"].null_count() == steady.height == 7
+    assert demand.filter(pl.col("workload_class") == "idle")["tokens_in"].to_list() == [0] * 7
+    assert set(demand["workload_class"]) == {"steady", "idle"}
+
+
+def test_what_the_query_does_not_answer_is_missing(url: str, read: Any, world: Any) -> None:
+    """In the great gap, from 34:07:30 to 34:27:30."""
+    [chunk] = read(url, {}, (34, 34.9), ("steady",))
+    fractions = dict(chunk.demand.select("step_start", "observed_fraction").rows())
+    hour = world.start + 34 * HOUR
+    assert hour + 3 * STEP not in fractions
+    assert fractions[hour] == 1
+    assert fractions[hour + 6 * STEP] == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ('rate({__name__=~"vllm:prompt_tokens.*",$selector}[2m])', "gives 2 series for class steady"),
+        ('sum(-rate({__name__=~"vllm:prompt_tokens.*",$selector}[2m]))', "negative rate"),
+    ],
+)
+def test_a_query_that_is_not_one_rate_is_an_error(prometheus: str, read: Any, query: str, said: str) -> None:
+    with pytest.raises(DataError, match=said) as caught:
+        read(prometheus, {"tokens_in": query}, (1, 2), ("steady",))
+    assert caught.value.where == "source prod: queries.tokens_in"
+
+
+def test_a_query_that_does_not_parse_shows_what_the_server_says(prometheus: str, read: Any) -> None:
+    with pytest.raises(DataError, match="parse error"):
+        read(prometheus, {"tokens_in": "sum(rate({$selector}[2m])"}, (1, 2), ("steady",))
+
+
+def test_a_query_that_cannot_tell_classes_apart_is_refused(prometheus: str, read: Any) -> None:
+    with pytest.raises(ConfigError, match="several classes the same answer"):
+        read(prometheus, {"tokens_in": "vector(1)"}, (1, 2), ("steady", "idle"))
+
+
+def test_a_bad_label_is_refused_before_anything_is_asked(world: Any, classes: Any, make_source: Any) -> None:
+    source = make_source("http://127.0.0.1:9", match={"no-label": "x"})
+    arguments = {"classes": classes, "step": STEP, "start": world.start, "end": world.end}
+    with pytest.raises(ConfigError, match="no-label"):
+        next(import_prometheus(source, **arguments))
+
+
+def test_examine_tells_what_there_is_and_what_is_missing(url: str, world: Any, classes: Any, make_source: Any) -> None:
+    found = {(one.workload_class, one.metric): one for one in examine(make_source(url), classes, world.end)}
+    steady = found["steady", "tokens_in"]
+    assert steady.names == ("vllm:prompt_tokens_total", "vllm:prompt_tokens")
+    assert steady.resolution == timedelta(seconds=30)
+    assert (steady.first, steady.last) == (world.start, world.end)
+    [gap] = steady.gaps
+    assert gap.start == world.start + timedelta(hours=34, minutes=10)
+    assert gap.end == world.start + timedelta(hours=34, minutes=25)
+    assert steady.missing == ("2d of history; the week shows after 14d",)
+    assert found["chat", "tokens_out"].series >= 6
+    assert found["weird", "requests"].first == world.start + 44 * HOUR
+    absent = found["absent", "tokens_in"]
+    assert (absent.names, absent.series, absent.first, absent.resolution, absent.gaps) == ((), 0, None, None, ())
+    assert 'model_name="no-such-model"' in absent.missing[0]
+    assert found["absent", "requests"].missing == ()
+
+
+def test_examine_tells_of_a_source_gone_silent(prometheus: str, world: Any, classes: Any, make_source: Any) -> None:
+    [one, *_] = examine(make_source(prometheus), {"idle": classes["idle"]}, world.end + 2 * HOUR)
+    assert one.last == world.end
+    assert one.missing[0] == "nothing new for 2h: is it still scraped?"
+
+
+def test_examine_takes_queries(prometheus: str, world: Any, classes: Any, make_source: Any) -> None:
+    source = make_source(prometheus, queries=QUERIES)
+    tokens_in, tokens_out = examine(source, {"steady": classes["steady"]}, world.end)
+    assert (tokens_in.metric, tokens_out.metric) == ("tokens_in", "tokens_out")
+    assert tokens_in.series == 1
+    assert len(tokens_in.gaps) == 1
