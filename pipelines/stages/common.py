@@ -9,10 +9,12 @@ import polars as pl
 from floorcast.columns import Metric
 from floorcast.types import Frozen
 from forecasting.cleaning import to_series
+from forecasting.quality import find
 from forecasting.series import Series
 from pipelines.project import Project
 from store.connection import open_store
 from store.demand import read_demand
+from store.findings import replace_findings
 from store.settings import claim_step
 
 HISTORY = timedelta(days=42)
@@ -51,3 +53,13 @@ def read_series(project: Project, *, as_of: datetime) -> tuple[dict[tuple[str, M
     return {key: one.until_last_observed() for key, one in series.items()}, demand.join(
         masked, on=["workload_class", "step_start"], how="anti"
     )
+
+
+def judge_demand(project: Project, *, as_of: datetime) -> int:
+    """Store what is suspicious about the stored demand before `as_of`, in place of what was; returns the findings."""
+    config = project.config
+    with open_store(project.store_path) as store:
+        demand = read_demand(store, start=as_of - HISTORY, end=as_of, classes=list(config.classes))
+        findings = find(demand, step=config.step, classes=list(config.classes), end=as_of)
+        replace_findings(store, findings)
+    return findings.height

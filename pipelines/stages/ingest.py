@@ -12,7 +12,7 @@ from floorcast.types import Frozen
 from floorcast.units import format_time
 from pipelines.project import Project
 from pipelines.sources import import_source
-from pipelines.stages.common import StageResult, count
+from pipelines.stages.common import StageResult, count, judge_demand
 from store.connection import open_store
 from store.demand import upsert_demand
 from store.rejects import replace_rejects
@@ -33,18 +33,21 @@ class SourceResult(Frozen):
 
 class IngestResult(StageResult):
     sources: tuple[SourceResult, ...]
+    findings: int
 
     @property
     def summary(self) -> str:
         rows, steps = sum(s.rows for s in self.sources), sum(s.steps for s in self.sources)
         rejected = sum(sum(s.rejected.values()) for s in self.sources)
-        return f"{count(rows, 'row')} of {count(len(self.sources), 'source')} into {count(steps, 'step')}" + (
-            f", {count(rejected, 'row')} rejected" if rejected else ""
+        return (
+            f"{count(rows, 'row')} of {count(len(self.sources), 'source')} into {count(steps, 'step')}"
+            + (f", {count(rejected, 'row')} rejected" if rejected else "")
+            + (f", {count(self.findings, 'finding')}" if self.findings else "")
         )
 
 
 def ingest(project: Project, now: datetime) -> IngestResult:
-    """Read every source up to `now` and upsert its demand.
+    """Read every source up to `now`, upsert its demand, and store what is suspicious about all of it.
 
     Raises what reading a source raises, once all others are stored; DataError naming each where several failed.
     """
@@ -76,13 +79,14 @@ def ingest(project: Project, now: datetime) -> IngestResult:
                 examples=found.examples,
             )
         )
+    findings = judge_demand(project, as_of=project.as_of(now)) if results else 0
     if len(failures) == 1:
         raise failures[0]
     if failures:
         raise DataError(
             "\n".join([f"{len(failures)} of {count(len(config.sources), 'source')} failed", *map(str, failures)])
         )
-    return IngestResult(sources=tuple(results))
+    return IngestResult(sources=tuple(results), findings=findings)
 
 
 def _refuse_shared(demand: pl.DataFrame, taken: pl.DataFrame) -> pl.DataFrame:
