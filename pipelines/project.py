@@ -50,7 +50,8 @@ def load_project(file: Path, *, environment: Mapping[str, str]) -> Project:
             "no such file", where=str(file), remedy="write one with `floorcast init`, or name yours with --config"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"
         raise ConfigError(
-            f"cannot be read: {error}", where=str(file), remedy="name a readable YAML file in UTF-8"
+            f"cannot be read: {reason}", where=str(file), remedy="name a readable YAML file in UTF-8"
         ) from None
     return Project(file.resolve(), parse_config(text, file=str(file), environment=environment))
