@@ -1,0 +1,48 @@
+"""What `floorcast status` says about the quality of demand."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+
+import polars as pl
+
+from floorcast.columns import FINDINGS
+from store.connection import open_store
+from store.findings import replace_findings
+
+HOUR = timedelta(hours=1)
+
+
+def finding(kind, name, start, end, *, masked=False, evidence="{}"):
+    return (kind, name, "", start, end, "warning", masked, evidence)
+
+
+def test_status_shows_findings_of_the_last_seven_days_and_none_that_lie_ahead(main, published, now):
+    rows = [
+        finding("gap", "chat", now - 30 * HOUR, now - 27 * HOUR, evidence='{"steps_missing": 3}'),
+        finding("outage", "", now - 169 * HOUR, now - 167 * HOUR, masked=True, evidence='{"steps": 2}'),
+        finding("flat_line", "agent", now - 180 * HOUR, now - 168 * HOUR),
+        finding("spike", "agent", now + HOUR, now + 2 * HOUR),
+    ]
+    with open_store(published.store_path) as store:
+        replace_findings(store, pl.DataFrame(rows, schema=dict(FINDINGS), orient="row"))
+    at = ("--now", f"{now:%Y-%m-%dT%H:%M}")
+    shown = main("status", *at, cwd=published.base).out
+    gap = r"^gap +chat +both +2026-11-15 03:00 UTC +2026-11-15 06:00 UTC +no +steps_missing 3 *$"
+    assert re.search(gap, shown, re.MULTILINE)
+    assert re.search(r"^outage +all +both .* yes +steps 2 *$", shown, re.MULTILINE)
+    assert "flat_line" not in shown
+    assert "spike" not in shown
+    found = json.loads(main("status", *at, "--json", cwd=published.base).out)["findings"]
+    assert [(one["kind"], one["evidence"]) for one in found] == [
+        ("outage", {"steps": 2}),
+        ("gap", {"steps_missing": 3}),
+    ]
+
+
+def test_status_without_findings_has_no_table_of_them(main, published, now):
+    with open_store(published.store_path) as store:
+        store.execute("DELETE FROM findings")
+    assert "findings" not in main("status", "--now", f"{now:%Y-%m-%dT%H:%M}", cwd=published.base).out
