@@ -12,6 +12,7 @@ from floorcast.config import Config
 from store.accuracy import read_accuracy
 from store.connection import Store
 from store.demand import read_demand
+from store.findings import read_findings
 from store.fits import read_fits, read_scores
 from store.floors import read_floors
 from store.forecasts import read_forecast
@@ -37,6 +38,7 @@ class SiteData:
     publication: PublicationRecord | None
     accuracy: pl.DataFrame
     rejects: pl.DataFrame
+    findings: pl.DataFrame
 
 
 def load(store: Store, config: Config, *, now: datetime, days: int = 7) -> SiteData:
@@ -53,6 +55,7 @@ def load(store: Store, config: Config, *, now: datetime, days: int = 7) -> SiteD
         publication=publication,
         accuracy=read_accuracy(store, at=now),
         rejects=count_rejects(read_rejects(store)),
+        findings=read_findings(store, at=now),
     )
 
 

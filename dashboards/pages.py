@@ -1,7 +1,8 @@
-"""What the templates of the pool, class and accuracy pages are given: charts, and rows of tables. Pure."""
+"""What the templates of the pool, class, accuracy and quality pages are given: charts, and rows of tables. Pure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -137,6 +138,26 @@ def accuracy_context(data: SiteData, pages: Mapping[str, str]) -> dict[str, obje
                 groups.append(charts)
     table = _accuracy_rows(data, _by_horizon(data.accuracy, "workload_class", "metric"))
     return {"groups": groups, "rows": table, "pages": pages}
+
+
+def quality_context(data: SiteData, pages: Mapping[str, str]) -> dict[str, object]:
+    """`pages` is the page of each class. Newest first."""
+    rows = data.findings.sort("start", "kind", "workload_class", "metric", descending=[True, False, False, False])
+    return {
+        "rows": [
+            {
+                **row,
+                "kind": row["kind"].replace("_", " "),
+                "length": row["end"] - row["start"],
+                "evidence": ", ".join(
+                    f"{name.replace('_', ' ')} {f'{value:,}' if isinstance(value, (int, float)) else value}"
+                    for name, value in json.loads(row["evidence"]).items()
+                ),
+            }
+            for row in rows.iter_rows(named=True)
+        ],
+        "pages": pages,
+    }
 
 
 def _by_horizon(accuracy: pl.DataFrame, *keys: str) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""The static site: one overview, one page per pool and per class, one on accuracy. Opens from disk, offline."""
+"""The static site: an overview, a page per pool and class, accuracy, data quality. Opens from disk, offline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from dashboards import text
 from dashboards.data import SiteData
-from dashboards.pages import accuracy_context, class_context, pool_chart
+from dashboards.pages import accuracy_context, class_context, pool_chart, quality_context
 from dashboards.swap import replaced_folder
 from dashboards.views import class_views, pool_views
 from floorcast import __version__
@@ -54,6 +54,7 @@ def render_pages(data: SiteData) -> Iterator[tuple[str, str]]:
         own = {name: by_class.get((view.name,), getattr(data, name).clear()) for name, by_class in frames.items()}
         yield view.page, environment.get_template("class.html").render(**class_context(data, view, own))
     yield "accuracy.html", environment.get_template("accuracy.html").render(**accuracy_context(data, pages))
+    yield "quality.html", environment.get_template("quality.html").render(**quality_context(data, pages))
 
 
 def _environment(data: SiteData) -> Environment:

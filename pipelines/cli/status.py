@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import json
+from datetime import datetime, timedelta
 from typing import Any
 
 import typer
@@ -12,6 +13,8 @@ from floorcast.units import format_duration
 from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
 from pipelines.cli.output import local, say, say_json, say_table
 from pipelines.project import Project
+
+FINDINGS_SHOWN = timedelta(days=7)
 
 
 def register(app: typer.Typer) -> None:
@@ -37,9 +40,13 @@ def register(app: typer.Typer) -> None:
 
 
 def gather(project: Project, now: datetime) -> dict[str, Any]:
-    """Publication, demand and fits by class, and the last runs. Raises NotFoundError where there is no store."""
+    """Publication, demand and fits by class, findings of the last days, and the last runs.
+
+    Raises NotFoundError where there is no store.
+    """
     from store.connection import open_store
     from store.demand import demand_extent
+    from store.findings import read_findings
     from store.fits import read_fits
     from store.publications import latest_publication
     from store.rejects import read_rejects
@@ -53,6 +60,7 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
         fits = read_fits(store, at=now).to_dicts()
         runs = list_runs(store, limit=8).to_dicts()
         rejects = read_rejects(store)
+        findings = read_findings(store, at=now)
     models = {(fit["workload_class"], fit["metric"]): fit["model"] for fit in fits if fit["horizon"] == "lead"}
     return {
         "publication": None
@@ -74,6 +82,11 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
             for row in extent
         ],
         "rejected_rows": dict(rejects["reason"].value_counts().sort("reason").iter_rows()),
+        "findings": [
+            {**row, "evidence": json.loads(row["evidence"])}
+            for row in findings.sort("start").to_dicts()
+            if row["end"] > now - FINDINGS_SHOWN
+        ],
         "runs": runs,
     }
 
@@ -106,6 +119,23 @@ def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
     )
     if found["rejected_rows"]:
         say("\nrejected rows: " + ", ".join(f"{reason} {rows:,}" for reason, rows in found["rejected_rows"].items()))
+    if found["findings"]:
+        say("\nfindings about the demand of the last 7 days:")
+        say_table(
+            ("kind", "class", "metric", "from", "to", "masked", "evidence"),
+            (
+                (
+                    row["kind"],
+                    row["workload_class"] or "all",
+                    row["metric"] or "both",
+                    f"{row['start']:%Y-%m-%d %H:%M} UTC",
+                    f"{row['end']:%Y-%m-%d %H:%M} UTC",
+                    "yes" if row["masked"] else "no",
+                    ", ".join(f"{name} {value}" for name, value in row["evidence"].items()),
+                )
+                for row in found["findings"]
+            ),
+        )
     say()
     say_table(
         ("run", "status", "started", "seconds"),

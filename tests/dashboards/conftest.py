@@ -12,7 +12,18 @@ import polars as pl
 import pytest
 
 from dashboards.data import SiteData, count_rejects
-from floorcast.columns import ACCURACY, DEMAND, FITS, FLOORS, FORECASTS, QUANTILE_LEVELS, REJECTS, SCORES, conform
+from floorcast.columns import (
+    ACCURACY,
+    DEMAND,
+    FINDINGS,
+    FITS,
+    FLOORS,
+    FORECASTS,
+    QUANTILE_LEVELS,
+    REJECTS,
+    SCORES,
+    conform,
+)
 from floorcast.columns import quantile_column as column
 from floorcast.config import Config
 from floorcast.parsing import parse_config
@@ -209,6 +220,22 @@ def made_publication(*, valid_until: datetime) -> PublicationRecord:
     )
 
 
+def findings() -> pl.DataFrame:
+    gap = {"kind": "gap", "workload_class": "", "metric": "", "start": NOW - timedelta(hours=30), "severity": "info"}
+    jump = {
+        "kind": "unit_jump",
+        "workload_class": "agent",
+        "metric": "tokens_in",
+        "start": NOW - timedelta(hours=8),
+        "severity": "warning",
+    }
+    rows = [
+        gap | {"end": NOW - timedelta(hours=26), "masked": False, "evidence": '{"steps_missing": 48}'},
+        jump | {"end": NOW - 5 * STEP, "masked": True, "evidence": '{"factor": 1003.0, "came_back": "yes"}'},
+    ]
+    return conform(pl.DataFrame(rows), FINDINGS)
+
+
 @pytest.fixture(scope="session")
 def config() -> Config:
     return parse_config(CONFIG, file="made.yaml", environment={})
@@ -247,13 +274,14 @@ def site_data(config: Config) -> SiteData:
         publication=made_publication(valid_until=NOW + timedelta(days=36500)),
         accuracy=pl.concat([accuracy_of(name) for name in CLASSES]),
         rejects=count_rejects(conform(rejects, REJECTS)),
+        findings=findings(),
     )
 
 
 @pytest.fixture(scope="session")
 def empty_data(site_data: SiteData) -> SiteData:
     """What the site has on its first day: a configuration and nothing else."""
-    frames = ("demand", "forecasts", "fits", "scores", "floors", "accuracy", "rejects")
+    frames = ("demand", "forecasts", "fits", "scores", "floors", "accuracy", "rejects", "findings")
     cleared = {name: getattr(site_data, name).clear() for name in frames}
     return dataclasses.replace(site_data, publication=None, **cleared)
 
@@ -265,7 +293,7 @@ def renamed(site_data: SiteData) -> Callable[[str], SiteData]:
     def rename(name: str) -> SiteData:
         frames = {
             key: getattr(site_data, key).with_columns(pl.col("workload_class").replace("agent", name))
-            for key in ("demand", "forecasts", "fits", "scores", "accuracy")
+            for key in ("demand", "forecasts", "fits", "scores", "accuracy", "findings")
         }
         return dataclasses.replace(site_data, **frames)
 

@@ -14,6 +14,7 @@ from floorcast.config import Config
 from store.accuracy import write_accuracy
 from store.connection import open_store
 from store.demand import upsert_demand
+from store.findings import replace_findings
 from store.fits import write_fits
 from store.floors import write_floors
 from store.forecasts import write_forecasts
@@ -49,6 +50,7 @@ def test_what_was_stored_is_what_is_shown(config: Config, site_data: SiteData, t
         write_floors(store, "run-1", site_data.floors)
         write_accuracy(store, "run-1", now, site_data.accuracy)
         replace_rejects(store, "prod", conform(rejects, REJECTS))
+        replace_findings(store, site_data.findings)
         assert site_data.publication is not None
         record_publication(store, site_data.publication)
         data = load(store, config, now=now, days=2)
@@ -65,3 +67,4 @@ def test_what_was_stored_is_what_is_shown(config: Config, site_data: SiteData, t
     ]
     assert early.publication is None, "what is issued later is not known yet"
     assert early.floors.is_empty()
+    assert data.findings.sort("start").equals(site_data.findings.sort("start"))

@@ -34,7 +34,7 @@ def pages(site_data: SiteData) -> dict[str, str]:
     return dict(render_pages(site_data))
 
 
-def test_one_page_for_each_pool_and_class_beside_overview_and_accuracy(pages: dict[str, str]) -> None:
+def test_one_page_for_each_pool_and_class_beside_overview_accuracy_and_quality(pages: dict[str, str]) -> None:
     assert sorted(pages) == [
         "accuracy.html",
         "class-agent.html",
@@ -43,7 +43,20 @@ def test_one_page_for_each_pool_and_class_beside_overview_and_accuracy(pages: di
         "index.html",
         "pool-batch-8b.html",
         "pool-chat-70b.html",
+        "quality.html",
     ]
+
+
+def test_quality_page_lists_every_finding_newest_first(pages: dict[str, str]) -> None:
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", pages["quality.html"]))
+    jump, gap = (text.index(kind) for kind in ("unit jump agent tokens in Mon 30 Nov 00:55 UTC", "gap all both"))
+    assert jump < gap
+    assert "7h35m yes factor 1,003.0, came back yes" in text
+    assert "4h no steps missing 48" in text
+
+
+def test_quality_page_says_that_nothing_was_found(empty_data: SiteData) -> None:
+    assert "Nothing suspicious was found." in dict(render_pages(empty_data))["quality.html"]
 
 
 def test_built_site_holds_every_file_it_links_to(site_data: SiteData, tmp_path: Path) -> None:
