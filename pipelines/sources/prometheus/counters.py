@@ -179,24 +179,28 @@ def _shares(pieces: pl.DataFrame) -> pl.DataFrame:
     """Pieces as `MINUTES`: copies of a counter taken once, counters of a class added up."""
     length = pl.col("high") - pl.col("low")
     counted = pl.col("count").is_not_null()
+    about = [*_KEY, "counter", "episode"]
     per_counter = (
-        pieces.group_by(*_KEY, "minute", "counter", "episode", "series", maintain_order=True)
+        pieces.group_by("series", "minute", maintain_order=True)
         .agg(
+            *(pl.col(name).first() for name in about),
             count=pl.col("count").sum(),
             seen=length.filter(counted).sum(),
             lost=length.filter(~counted).sum(),
             samples=counted.sum(),
         )
         .sort("seen", "samples", "series", descending=[True, True, False])
-        .group_by(*_KEY, "minute", "counter", "episode", maintain_order=True)
+        .group_by(*about, "minute", maintain_order=True)
         .agg(pl.col("count", "seen").first(), pl.col("lost").max())
         .group_by(*_KEY, "minute", "counter", maintain_order=True)
         .agg(pl.col("count", "seen").sum(), pl.col("lost").max())
         .with_columns(lost=pl.min_horizontal("lost", (_MINUTE_MS - pl.col("seen")).clip(lower_bound=0)))
     )
     over = [*_KEY, "minute"]
-    covered = (
+    whole = per_counter.filter(pl.col("seen") >= _MINUTE_MS).select(over).unique().with_columns(time=1.0)
+    partly = (
         pieces.filter(counted)
+        .join(whole, on=over, how="anti", maintain_order="left")
         .sort(*over, "low", "high")
         .with_columns(new=pl.max_horizontal("low", pl.col("high").cum_max().shift().over(over)))
         .group_by(over, maintain_order=True)
@@ -206,7 +210,7 @@ def _shares(pieces: pl.DataFrame) -> pl.DataFrame:
     return conform(
         per_counter.group_by(over, maintain_order=True)
         .agg(count=pl.col("count").sum(), replicas=replicas)
-        .join(covered, on=over, maintain_order="left")
+        .join(pl.concat([whole, partly]), on=over, maintain_order="left")
         .with_columns(observed=pl.min_horizontal("time", "replicas")),
         MINUTES,
     ).sort(*over)

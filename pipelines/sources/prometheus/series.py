@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
 import polars as pl
 
 from pipelines.sources.prometheus.client import Series
@@ -14,6 +15,8 @@ _SCRAPERS = frozenset({"__name__", "prometheus", "prometheus_replica", "receive"
 
 _PATHS = frozenset({"replica", "__replica__", "monitor", "job", "endpoint", "service", "metrics_path"})
 """Labels that say how a target was reached, once `pod` or `instance` says which target it is."""
+
+_ABOUT = ("workload_class", "metric", "counter", "series")
 
 Identity = tuple[tuple[str, str], ...]
 
@@ -39,19 +42,15 @@ def identity(labels: Mapping[str, str]) -> Identity:
 def to_samples(found: Iterable[tuple[str, str, list[Series]]]) -> pl.DataFrame:
     """Series with their class and metric as a frame of `counters.SAMPLES`; NaN and infinities are left out."""
     counters: dict[tuple[str, str, Identity], int] = {}
-    frames = [pl.DataFrame(schema=dict(SAMPLES))]
+    about: list[tuple[str, str, int, int]] = []
+    pairs = [np.empty((0, 2))]
     for workload_class, metric, series in found:
         for one in series:
             counter = counters.setdefault((workload_class, metric, identity(one.metric)), len(counters))
-            pairs = pl.DataFrame(one.values, schema={"t": pl.Float64, "value": pl.Float64}, orient="row")
-            frames.append(
-                pairs.filter(pl.col("value").is_finite()).select(
-                    workload_class=pl.lit(workload_class),
-                    metric=pl.lit(metric),
-                    counter=pl.lit(counter, pl.Int64),
-                    series=pl.lit(len(frames), pl.Int64),
-                    t=(pl.col("t") * 1000).round().cast(pl.Int64),
-                    value="value",
-                )
-            )
-    return pl.concat(frames)
+            about.append((workload_class, metric, counter, len(about)))
+            pairs.append(np.array(one.values, dtype=float).reshape(-1, 2))
+    numbers = np.repeat(np.arange(len(about)), [len(block) for block in pairs[1:]])
+    heads = pl.DataFrame(about, schema={name: SAMPLES[name] for name in _ABOUT}, orient="row")
+    times, values = np.concatenate(pairs).T
+    samples = heads[numbers].with_columns(t=pl.Series(np.rint(times * 1000).astype(np.int64)), value=pl.Series(values))
+    return samples.filter(pl.col("value").is_finite())
