@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -54,8 +55,8 @@ def examine(source: PrometheusSource, classes: Mapping[str, WorkloadClass], now:
 
     Raises ConfigError and DataError as `import_prometheus` does.
     """
-    with PrometheusClient(source) as client:
-        return [_examine(source, client, question, now) for question in questions(source, classes)]
+    with PrometheusClient(source) as client, ThreadPoolExecutor(source.concurrency) as pool:
+        return list(pool.map(lambda question: _examine(source, client, question, now), questions(source, classes)))
 
 
 def _examine(source: PrometheusSource, client: PrometheusClient, question: Question, now: datetime) -> Examined:

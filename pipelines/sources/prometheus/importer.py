@@ -137,14 +137,16 @@ def questions(source: PrometheusSource, classes: Mapping[str, WorkloadClass]) ->
             promql = getattr(source.queries, metric)
             if promql is not None:
                 asked.append(Question(name, metric, labels, (), promql.replace("$selector", labels)))
-    same = {(one.metric, one.promql) for one in asked}
-    if source.queries is not None and len(same) < len(asked):
-        raise ConfigError(
-            "a query gives several classes the same answer",
-            where=f"source {source.name}: queries",
-            remedy="write $selector between its braces, as in rate(prompt_tokens_total{$selector}[1m]), "
-            "and give each class a `match` of its own",
-        )
+    first: dict[tuple[str, str], str] = {}
+    for one in asked:
+        other = first.setdefault((one.metric, one.promql), one.workload_class)
+        if other != one.workload_class:
+            raise ConfigError(
+                f"classes {other} and {one.workload_class} ask for the same series and would count them twice",
+                where=f"source {source.name}",
+                remedy="give each class a `match` of its own; in `queries`, write $selector between the braces, as in "
+                "rate(prompt_tokens_total{$selector}[1m])",
+            )
     return asked
 
 

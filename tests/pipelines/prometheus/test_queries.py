@@ -80,9 +80,15 @@ def test_a_query_that_does_not_parse_shows_what_the_server_says(prometheus: str,
         read(prometheus, {"tokens_in": "sum(rate({$selector}[2m])"}, (1, 2), ("steady",))
 
 
-def test_a_query_that_cannot_tell_classes_apart_is_refused(prometheus: str, read: Any) -> None:
-    with pytest.raises(ConfigError, match="several classes the same answer"):
+def test_classes_that_cannot_be_told_apart_are_refused(
+    prometheus: str, read: Any, world: Any, classes: Any, make_source: Any
+) -> None:
+    with pytest.raises(ConfigError, match="classes steady and idle ask for the same series"):
         read(prometheus, {"tokens_in": "vector(1)"}, (1, 2), ("steady", "idle"))
+    twins = {"one": classes["steady"], "two": classes["steady"]}
+    arguments = {"classes": twins, "step": STEP, "start": world.start, "end": world.end}
+    with pytest.raises(ConfigError, match="classes one and two ask for the same series"):
+        next(import_prometheus(make_source(prometheus), **arguments))
 
 
 def test_a_bad_label_is_refused_before_anything_is_asked(world: Any, classes: Any, make_source: Any) -> None:
