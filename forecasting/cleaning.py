@@ -25,17 +25,18 @@ def to_series(
     known = demand.filter(pl.col("step_start") < end, pl.col("workload_class").is_in(list(classes)))
     findings = find(known, step=step, classes=classes, end=end)
     masked = masked_steps(findings, step=step, classes=classes)
-    believed = known.join(masked, on=["workload_class", "step_start"], how="anti")
+    kept = known.join(masked, on=["workload_class", "step_start"], how="anti")
+    believed = kept.partition_by("workload_class", as_dict=True)
+    begun = known.group_by("workload_class").agg(pl.col("step_start").min()).sort("workload_class")
     series: dict[tuple[str, Metric], Series] = {}
-    for (name,), rows in known.sort("step_start").group_by(["workload_class"], maintain_order=True):
-        start: datetime = rows["step_start"][0]
+    for name, start in begun.iter_rows():
         grid = pl.DataFrame({"step_start": pl.datetime_range(start, end, step, closed="left", eager=True).cast(TIME)})
-        mine = believed.filter(pl.col("workload_class") == name)
+        mine = believed.get((name,), kept.clear())
         aligned = grid.join(mine, on="step_start", how="left", maintain_order="left")
         seconds = aligned["observed_fraction"].to_numpy() * step.total_seconds()
         for metric in Metric:
             rates: FloatArray = aligned[metric].cast(pl.Float64).to_numpy() / seconds
-            series[str(name), metric] = Series(str(name), metric, start, step, rates)
+            series[name, metric] = Series(name, metric, start, step, rates)
     return series, masked
 
 
