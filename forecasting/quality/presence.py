@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from floorcast.columns import FINDINGS, conform
-from forecasting.quality.grid import Finding, Grid, as_json, median, places, runs, shared_runs
+from forecasting.quality.grid import Finding, Grid, as_json, median, places, shared_runs
 
 MIN_OBSERVED_FRACTION = 0.5
 """A step observed for less than this is masked: its rate is a guess from too few minutes."""
@@ -62,19 +62,22 @@ def partials(grid: Grid) -> list[Finding]:
 
 
 def outages(grid: Grid, steps: pl.DataFrame) -> list[Finding]:
-    """The steps of `outage_steps` as runs of all classes."""
-    flags = np.zeros((1, grid.shape[1]), dtype=np.bool_)
-    flags[0, places(steps["step_start"], start=grid.start, step=grid.step)] = True
-    total = np.sum([np.nansum(rates, axis=0) for rates in grid.rates.values()], axis=0)
+    """The steps of `outage_steps` as runs, of all classes where all were out together."""
+    flags = np.zeros(grid.shape, dtype=np.bool_)
+    rows = steps["workload_class"].cast(pl.Enum(grid.names)).to_physical().to_numpy()
+    flags[rows, places(steps["step_start"], start=grid.start, step=grid.step)] = True
+    out = flags.any(axis=0)
     day = max(timedelta(days=1) // grid.step, 1)
-    index = np.arange(flags.size)
+    index = np.arange(out.size)
     found = []
-    for _, start, stop in runs(flags):
-        others = ((index - start) % day < stop - start) & ~flags[0]
+    for row, start, stop in shared_runs(flags, grid.present):
+        concerned = slice(None) if row is None else slice(row, row + 1)
+        total = np.sum([np.nansum(rates[concerned], axis=0) for rates in grid.rates.values()], axis=0)
+        others = ((index - start) % day < stop - start) & ~out
         evidence: dict[str, float | int | str] = {"steps": stop - start}
         if others.any():
             evidence["usual_tokens_per_s"] = float(median(total[others]))
-        found.append(Finding("outage", None, start, stop, evidence, severity="warning", masked=True))
+        found.append(Finding("outage", row, start, stop, evidence, severity="warning", masked=True))
     return found
 
 
@@ -100,33 +103,52 @@ def clock_skews(demand: pl.DataFrame, *, step: timedelta, end: datetime) -> pl.D
 
 
 def outage_steps(demand: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:
-    """Steps in which collection seems to have failed: every class reads exactly 0 at once, while at the same
-    time of other days something was served. A failure rarely begins and ends on the grid, so a step beside it that
-    reads lower than the one beyond it, or whose other side is not known yet, is masked too; one that does not is
-    kept, since it may be the newest there is. Columns: step_start, reason.
+    """Steps in which a source's collection seems to have failed: all of its classes read exactly 0 at once, while at
+    the same time of other days something was served. A failure rarely begins and ends on the grid, so a step beside
+    it that reads lower than the one beyond it, or whose other side is not known yet, is masked too; one that does not
+    is kept, since it may be the newest there is. Columns: workload_class, step_start, reason.
+    """
+    found = [
+        rows.select("workload_class", "step_start").join(_silences(rows, step=step), on="step_start", how="semi")
+        for rows in demand.partition_by("source", include_key=False)
+    ]
+    nothing = demand.select("workload_class", "step_start").clear()
+    return pl.concat([nothing, *found]).sort("workload_class", "step_start").with_columns(reason=pl.lit("outage"))
+
+
+def _silences(demand: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:
+    """The step_start of a source's outage steps.
+
+    Silence is usual at a time of day where it came in many runs. A run of silence does not speak for itself, and
+    speaks once for each other however many days it lasts, so that an outage of a week is believed no more than one
+    of an hour.
     """
     total = (
         demand.group_by("step_start")
         .agg(tokens=(pl.col("tokens_in") + pl.col("tokens_out")).sum() / pl.col("observed_fraction").max())
         .sort("step_start")
-        .with_columns(
-            silent=pl.col("tokens") == 0,
-            time_of_day=pl.col("step_start").dt.time(),
-        )
+        .with_columns(silent=pl.col("tokens") == 0, time_of_day=pl.col("step_start").dt.time())
+        .with_columns(run=pl.col("silent").rle_id())
     )
-    usual = total.group_by("time_of_day").agg(silent_days=pl.col("silent").sum(), days=pl.len())
-    share_elsewhere = (pl.col("silent_days") - 1) / (pl.col("days") - 1)
+    by_time = total.group_by("time_of_day").agg(days=pl.len(), silent_runs=pl.col("run").filter("silent").n_unique())
+    own_days = pl.len().over("time_of_day", "run")
+    elsewhere = pl.col("days") - pl.col("own_days")
     suspects = (
-        total.join(usual, on="time_of_day")
-        .filter(pl.col("silent"))
-        # With a single day on record only the whole record can say whether silence is usual.
+        total.with_columns(own_days=own_days, own_steps=pl.len().over("run"))
+        .join(by_time, on="time_of_day")
+        .filter("silent")
         .filter(
-            pl.when(pl.col("days") > 1).then(share_elsewhere).otherwise(pl.lit(total["silent"].mean())) < IDLE_SHARE
+            pl.when(elsewhere > 0)
+            .then((pl.col("silent_runs") - 1) / elsewhere)
+            # Of a time of day that only this run has seen, the rest of the record speaks.
+            .otherwise((total["silent"].sum() - pl.col("own_steps")) / (total.height - pl.col("own_steps")))
+            < IDLE_SHARE
         )
         .select("step_start")
+        .sort("step_start")
     )
     edges = [_partial_edges(total, suspects, step=step), _partial_edges(total, suspects, step=-step)]
-    return pl.concat([suspects, *edges]).unique().sort("step_start").with_columns(reason=pl.lit("outage"))
+    return pl.concat([suspects, *edges]).unique().sort("step_start")
 
 
 def _partial_edges(total: pl.DataFrame, suspects: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:

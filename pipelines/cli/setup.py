@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from floorcast.errors import ConfigError
+from floorcast.source import PrometheusSource, TraceSource
 from floorcast.units import format_duration
 from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
 from pipelines.cli.output import say, say_json, say_table
@@ -77,45 +78,70 @@ def register(app: typer.Typer) -> None:
 
 def examine(project: Project, now: datetime) -> dict[str, Any]:
     """What each source holds. Raises what reading it raises."""
+    sources = [
+        _examine_live(source, project, now)
+        if isinstance(source, PrometheusSource)
+        else _examine_trace(source, project, now)
+        for source in project.config.sources
+    ]
+    seen = {entry["class"] for source in sources for entry in source["classes"] if entry["first"]}
+    return {
+        "config": str(project.file),
+        "mode": project.config.mode,
+        "pools": {name: format_duration(project.config.lead(name)) for name in project.config.pools},
+        "sources": sources,
+        "classes_without_demand": sorted(set(project.config.classes) - seen),
+    }
+
+
+def _examine_live(source: PrometheusSource, project: Project, now: datetime) -> dict[str, Any]:
+    from pipelines.sources import examine as examine_live
+
+    found = examine_live(source, project.config.classes, now)
+    classes = [
+        {
+            "class": one.workload_class,
+            "metric": one.metric,
+            "names": ", ".join(one.names) or "your query",
+            "series": one.series,
+            "first": one.first,
+            "last": one.last,
+            "resolution": None if one.resolution is None else format_duration(one.resolution),
+            "gaps": [gap.model_dump() for gap in one.gaps],
+            "missing": list(one.missing),
+        }
+        for one in found
+    ]
+    return {"source": source.name, "kind": source.kind, "url": source.url, "classes": classes}
+
+
+def _examine_trace(source: TraceSource, project: Project, now: datetime) -> dict[str, Any]:
     from pipelines.sources import import_source
 
     config = project.config
-    sources: list[dict[str, Any]] = []
-    for source in config.sources:
-        found = import_source(source, step=config.step, classes=list(config.classes), until=now, base=project.base)
-        classes = []
-        for (name,), rows in found.demand.group_by(["workload_class"], maintain_order=True):
-            first, last = rows["step_start"].min(), rows["step_start"].max()
-            history = (
-                (last - first + config.step) if isinstance(first, datetime) and isinstance(last, datetime) else None
-            )
-            classes.append(
-                {
-                    "class": name,
-                    "first": first,
-                    "last": last,
-                    "steps": rows.height,
-                    "missing_steps": history // config.step - rows.height if history else 0,
-                    "allows": next(words for need, words in NEEDS if history is None or history >= need),
-                }
-            )
-        sources.append(
+    found = import_source(source, step=config.step, classes=list(config.classes), until=now, base=project.base)
+    classes = []
+    for (name,), rows in found.demand.group_by(["workload_class"], maintain_order=True):
+        first, last = rows["step_start"].min(), rows["step_start"].max()
+        history = (last - first + config.step) if isinstance(first, datetime) and isinstance(last, datetime) else None
+        classes.append(
             {
-                "source": source.name,
-                "rows": found.rows_read,
-                "rejected": found.rejected,
-                "examples": found.examples,
-                "incomplete_step": found.incomplete_step,
-                "classes": classes,
+                "class": name,
+                "first": first,
+                "last": last,
+                "steps": rows.height,
+                "missing_steps": history // config.step - rows.height if history else 0,
+                "allows": next(words for need, words in NEEDS if history is None or history >= need),
             }
         )
-    seen = {entry["class"] for source in sources for entry in source["classes"]}
     return {
-        "config": str(project.file),
-        "mode": config.mode,
-        "pools": {name: format_duration(config.lead(name)) for name in config.pools},
-        "sources": sources,
-        "classes_without_demand": sorted(set(config.classes) - seen),
+        "source": source.name,
+        "kind": source.kind,
+        "rows": found.rows_read,
+        "rejected": found.rejected,
+        "examples": found.examples,
+        "incomplete_step": found.incomplete_step,
+        "classes": classes,
     }
 
 
@@ -124,24 +150,58 @@ def _say(found: dict[str, Any], project: Project) -> None:
     for pool, lead in found["pools"].items():
         say(f"  pool {pool}: lead time {lead}, serves {', '.join(project.config.classes_of(pool))}")
     for source in found["sources"]:
-        say(f"\nsource {source['source']}: {source['rows']:,} rows")
-        say_table(
-            ("class", "steps", "missing", "first", "last", "allows"),
-            (
-                (
-                    entry["class"],
-                    f"{entry['steps']:,}",
-                    f"{entry['missing_steps']:,}",
-                    f"{entry['first']:%Y-%m-%d %H:%M} UTC",
-                    f"{entry['last']:%Y-%m-%d %H:%M} UTC",
-                    entry["allows"],
-                )
-                for entry in source["classes"]
-            ),
-        )
-        for reason, rows in source["rejected"].items():
-            say(f"  rejected {rows:,} rows: {reason}, e.g. {source['examples'].get(reason, '')}")
+        if source["kind"] == "prometheus":
+            _say_live(source)
+        else:
+            _say_trace(source)
     if not found["sources"]:
         say("\nno sources yet: add one under `sources`")
     for name in found["classes_without_demand"]:
         say(f"  class {name}: no demand in any source; its pool's floors will be its fallback_replicas")
+
+
+def _say_trace(source: dict[str, Any]) -> None:
+    say(f"\nsource {source['source']}: {source['rows']:,} rows")
+    say_table(
+        ("class", "steps", "missing", "first", "last", "allows"),
+        (
+            (
+                entry["class"],
+                f"{entry['steps']:,}",
+                f"{entry['missing_steps']:,}",
+                _clock(entry["first"]),
+                _clock(entry["last"]),
+                entry["allows"],
+            )
+            for entry in source["classes"]
+        ),
+    )
+    for reason, rows in source["rejected"].items():
+        say(f"  rejected {rows:,} rows: {reason}, e.g. {source['examples'].get(reason, '')}")
+
+
+def _say_live(source: dict[str, Any]) -> None:
+    say(f"\nsource {source['source']}: {source['url']}")
+    say_table(
+        ("class", "metric", "series", "found as", "first", "last", "every", "gaps"),
+        (
+            (
+                entry["class"],
+                entry["metric"],
+                entry["series"],
+                entry["names"],
+                _clock(entry["first"]),
+                _clock(entry["last"]),
+                entry["resolution"] or "-",
+                len(entry["gaps"]),
+            )
+            for entry in source["classes"]
+        ),
+    )
+    for entry in source["classes"]:
+        for missing in entry["missing"]:
+            say(f"  {entry['class']} {entry['metric']}: {missing}")
+
+
+def _clock(moment: datetime | None) -> str:
+    return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import polars as pl
+import pytest
 
 from floorcast.columns import DEMAND, Metric, conform
 from forecasting.cleaning import fill_missing, to_series
@@ -59,8 +60,35 @@ def test_all_classes_at_zero_together_at_a_busy_time_is_an_outage() -> None:
     chat, code = busy(4), busy(4)
     hole = slice(2 * DAY_STEPS + 40, 2 * DAY_STEPS + 44)
     chat[hole] = code[hole] = 0
-    steps = outage_steps(demand({"chat": chat, "code": code}), step=STEP)["step_start"].to_list()
-    assert steps == [START + i * STEP for i in range(hole.start, hole.stop)]
+    steps = outage_steps(demand({"chat": chat, "code": code}), step=STEP)
+    for name in ("chat", "code"):
+        mine = steps.filter(pl.col("workload_class") == name)["step_start"].to_list()
+        assert mine == [START + i * STEP for i in range(hole.start, hole.stop)]
+
+
+@pytest.mark.parametrize("days", [1, 3, 6, 9])
+def test_an_outage_is_believed_no_more_the_longer_it_lasts(days: int) -> None:
+    chat = busy(14)
+    chat[-days * DAY_STEPS :] = 0
+    assert outage_steps(demand({"chat": chat}), step=STEP).height == days * DAY_STEPS
+
+
+def test_an_outage_after_a_long_one_is_one_too() -> None:
+    chat = busy(14)
+    chat[5 * DAY_STEPS : 8 * DAY_STEPS] = 0
+    chat[-10:] = 0
+    assert outage_steps(demand({"chat": chat}), step=STEP).height == 3 * DAY_STEPS + 10
+
+
+def test_one_source_out_while_another_works_is_an_outage_of_its_own_classes() -> None:
+    chat, code, batch = busy(4), busy(4), busy(4)
+    chat[300:312] = code[300:312] = 0
+    frame = pl.concat(
+        [demand({"chat": chat, "code": code}), demand({"batch": batch}).with_columns(source=pl.lit("other"))]
+    )
+    steps = outage_steps(frame, step=STEP)
+    assert steps["workload_class"].unique().sort().to_list() == ["chat", "code"]
+    assert steps.height == 2 * 12
 
 
 def test_an_edge_that_the_outage_cut_into_is_masked_with_it_and_a_whole_one_is_kept() -> None:

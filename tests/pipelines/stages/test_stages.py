@@ -292,7 +292,7 @@ def test_dashboard_writes_a_page_for_each_pool_and_class(published, live, now):
     done = live(published, now, "dashboard")["dashboard"].result
     pages = {page.relative_to(published.site).name for page in published.site.glob("**/*.html")}
     assert done.page == published.site / "index.html"
-    assert done.pages == len(pages) == 7
+    assert done.pages == len(pages) == 8
     assert "v1" in done.page.read_text() or "version 1" in done.page.read_text()
 
 
