@@ -66,13 +66,15 @@ def now() -> datetime:
 
 @pytest.fixture(scope="session")
 def trace() -> pl.DataFrame:
-    """Daily cycles of three classes with noise: time, class, tokens_in, tokens_out, requests of each 5 minutes."""
+    """Daily cycles with drift and noise: time, class, tokens_in, tokens_out, requests of each 5 minutes."""
     times = pl.datetime_range(NOW - BEFORE, NOW + AFTER, "5m", closed="left", time_zone="UTC", eager=True)
     days = np.arange(len(times)) / 288
     rng = np.random.default_rng(7)
     frames = []
     for number, (name, (rate_in, rate_out)) in enumerate(RATES.items()):
-        level = 300 * (1 + 0.6 * np.sin(2 * np.pi * (days - 0.1 * number)))
+        # Days differ, so that a forecast that lost sight of the last hours shows it.
+        drift = pl.Series(rng.normal(0, 1, len(times))).ewm_mean(half_life=144).to_numpy() * 1.5
+        level = 300 * (1 + 0.6 * np.sin(2 * np.pi * (days - 0.1 * number))) * np.exp(drift)
         noise = rng.lognormal(0, 0.08, (2, len(times)))
         frames.append(
             pl.DataFrame(

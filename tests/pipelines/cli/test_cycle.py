@@ -16,9 +16,6 @@ from pipelines.stages.runner import CYCLE
 from store.connection import open_store
 from store.runs import list_runs
 
-pytestmark = pytest.mark.xdist_group("prefect")
-"""With `--dist loadgroup` one worker runs them, so that one server is started."""
-
 
 @pytest.fixture
 def again(cycled, tmp_path):

@@ -11,14 +11,9 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
-
 from pipelines.project import load_project
 from pipelines.publishers.schedule import read_schedule
 from pipelines.stages.runner import CYCLE, run_stage
-
-pytestmark = pytest.mark.xdist_group("prefect")
-"""With `--dist loadgroup` one worker runs them, so that one server is started."""
 
 MOMENTS_S = ((0.0, 0.4), (0.4, 0.8), (0.8, 1.2), (1.2, 1.6), (1.6, 2.0))
 """Windows after the first stage began. With fits that stand, the seven stages take about two seconds."""

@@ -93,7 +93,7 @@ def test_an_older_forecast_asks_for_no_less_than_the_fresh_one(published, live, 
     both = old.join(fresh, on=["pool", "window_start"], suffix="_fresh")
     assert both.height == 2 * 8
     assert (both["required_replicas"] >= both["required_replicas_fresh"]).all()
-    assert (both["required_replicas"] > both["required_replicas_fresh"]).any()
+    assert (both["required_replicas"] / both["required_replicas_fresh"]).max() > 1.005
 
 
 def test_with_nothing_stored_and_no_source_the_fallback_replicas_are_published(project, live, now):
