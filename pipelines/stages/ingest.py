@@ -6,11 +6,11 @@ from datetime import datetime
 
 import polars as pl
 
-from floorcast.columns import DEMAND, empty
+from floorcast.columns import DEMAND, Metric, empty
 from floorcast.errors import DataError, FloorcastError
 from floorcast.source import PrometheusSource, TraceSource
 from floorcast.types import Frozen
-from floorcast.units import format_time
+from floorcast.units import floor_to_step, format_time
 from pipelines.project import Project
 from pipelines.sources import import_prometheus, import_source
 from pipelines.stages.common import StageResult, count, judge_demand
@@ -110,12 +110,13 @@ def _read_live(
     project: Project, source: PrometheusSource, now: datetime, taken: pl.DataFrame
 ) -> tuple[SourceResult, pl.DataFrame]:
     """Go on from the watermark, less the allowed lateness. Each chunk is stored together with the watermark behind
-    it, so that a killed or failed import resumes after the last one."""
+    it, so that a killed or failed import resumes after the last one. Chunks are read whole, since what is credited to
+    a replica that is born at a chunk's edge depends on what is seen around it."""
     step = project.config.step
     with open_store(project.store_path) as store:
         claim_step(store, step)
         known = read_watermark(store, source.name)
-    start = now - source.history if known is None else known - source.allowed_lateness
+    start = floor_to_step(now - source.history if known is None else known - source.allowed_lateness, source.chunk)
     samples = reopened = 0
     frames = [empty(DEMAND)]
     for chunk in import_prometheus(source, classes=project.config.classes, step=step, start=start, end=now):
@@ -142,9 +143,11 @@ def _read_live(
 
 
 def _changed(before: pl.DataFrame, after: pl.DataFrame) -> int:
-    """Steps stored before that late data have changed since, or that are gone."""
+    """Steps stored before that late data have changed since by more than rounding, or that are gone."""
     both = before.join(after, on=["workload_class", "step_start"], how="left", suffix="_now")
-    same = (pl.col("tokens_in") == pl.col("tokens_in_now")) & (pl.col("tokens_out") == pl.col("tokens_out_now"))
+    same = pl.all_horizontal(
+        (pl.col(f"{metric}_now") - pl.col(metric)).abs() <= 1e-6 * pl.col(metric) for metric in Metric
+    )
     return both.filter(~same.fill_null(value=False)).height
 
 

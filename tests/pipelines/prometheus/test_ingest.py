@@ -1,0 +1,136 @@
+"""The live source from the real server into the store, through the real command."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import yaml
+from polars.testing import assert_frame_equal
+
+from pipelines.project import Project, load_project
+from pipelines.stages.ingest import IngestResult, ingest
+from store.connection import open_store
+from store.demand import read_demand
+from store.watermarks import read_watermark
+
+pytestmark = pytest.mark.server
+
+FLOORCAST = Path(sys.executable).with_name("floorcast")
+MODELS = {"chat": "llama-70b", "steady": "qwen-8b", "idle": "idle-model"}
+
+
+def make_project(folder: Path, url: str, **keys: Any) -> Project:
+    pool = {
+        "gpu": {"type": "H100"},
+        "capacity": {"prefill_tokens_per_s": 5000, "decode_tokens_per_s": 2500},
+        "startup": {"p90": "4m"},
+        "bounds": {"min": 1, "max": 40},
+    }
+    config = {
+        "horizon": "6h",
+        "sources": [{"name": "prod", "kind": "prometheus", "url": url, "history": "3d", "chunk": "3h"} | keys],
+        "pools": {"pool": pool},
+        "classes": {name: {"pools": ["pool"], "match": {"model_name": model}} for name, model in MODELS.items()},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "floorcast.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return load_project(file, environment={})
+
+
+def stored(project: Project) -> tuple[pl.DataFrame, datetime | None]:
+    with open_store(project.store_path) as store:
+        return read_demand(store), read_watermark(store, "prod")
+
+
+def live(project: Project, now: datetime) -> Any:
+    result = ingest(project, now)
+    assert isinstance(result, IngestResult)
+    return result.sources[0]
+
+
+def test_an_ingest_goes_on_where_the_last_one_stopped(tmp_path: Path, world: Any, prometheus: str) -> None:
+    at_once = make_project(tmp_path / "at-once", prometheus)
+    live(at_once, world.end)
+    in_parts = make_project(tmp_path / "in-parts", prometheus)
+    first = live(in_parts, world.end - timedelta(hours=7))
+    second = live(in_parts, world.end)
+    assert 0 < second.rows < first.rows / 2, "the second reads what came since, and the chunk before it"
+    assert second.reopened_steps == 0
+    for ours, other in zip(stored(in_parts), stored(at_once), strict=True):
+        assert ours.equals(other) if isinstance(ours, pl.DataFrame) else ours == other
+
+
+def test_late_data_reopen_the_steps_that_are_young_enough(tmp_path: Path, world: Any, prometheus: str) -> None:
+    project = make_project(tmp_path, prometheus)
+    now = world.end - timedelta(hours=7)
+    live(project, now)
+    with open_store(project.store_path) as store, store.transaction():
+        store.execute(
+            "UPDATE demand SET tokens_in = tokens_in / 2 WHERE step_start >= $late AND tokens_in > 0",
+            {"late": now - timedelta(minutes=12)},
+        )
+    assert live(project, now + timedelta(minutes=5)).reopened_steps > 0
+    undisturbed = make_project(tmp_path / "undisturbed", prometheus)
+    live(undisturbed, now + timedelta(minutes=5))
+    assert stored(project)[0].equals(stored(undisturbed)[0])
+
+
+def test_killed_at_twenty_moments_an_ingest_resumes_to_what_an_undisturbed_one_stores(
+    tmp_path: Path, world: Any, prometheus: str
+) -> None:
+    undisturbed = make_project(tmp_path / "undisturbed", prometheus)
+    began = time.perf_counter()
+    live(undisturbed, world.end)
+    whole_s = time.perf_counter() - began + 1.0
+    project = make_project(tmp_path / "killed", prometheus)
+    command = [FLOORCAST, "ingest", "--config", project.file, "--now", world.end.isoformat()]
+    moments, marks = random.Random(20), []
+    for _ in range(20):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(moments.uniform(0.3, 0.5 * whole_s))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if project.store_path.exists():
+            marks.append(stored(project)[1])
+    seen = [mark for mark in marks if mark is not None]
+    assert seen == sorted(seen), "a watermark never goes back"
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["sources"][0]["source"] == "prod"
+    assert_frame_equal(stored(project)[0], stored(undisturbed)[0])
+
+
+def test_check_prints_what_the_server_holds(tmp_path: Path, world: Any, prometheus: str) -> None:
+    project = make_project(tmp_path, prometheus)
+    command = [FLOORCAST, "check", "--config", project.file, "--now", world.end.isoformat()]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    lines = {line.split()[0]: line for line in printed.splitlines() if line.split()[1:2] == ["tokens_in"]}
+    assert set(lines) == set(MODELS)
+    assert "vllm:prompt_tokens" in lines["steady"]
+    assert "15s" in lines["chat"]
+    found = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert found["classes_without_demand"] == []
+
+
+def test_a_server_that_is_gone_fails_the_ingest_and_loses_nothing(tmp_path: Path, world: Any, prometheus: str) -> None:
+    project = make_project(tmp_path, prometheus)
+    live(project, world.end - timedelta(hours=7))
+    before = stored(project)
+    gone = make_project(tmp_path, "http://127.0.0.1:9", timeout="1s")
+    command = [FLOORCAST, "ingest", "--config", gone.file, "--now", world.end.isoformat()]
+    failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert failed.returncode == 3
+    assert "127.0.0.1:9" in failed.stderr
+    assert "remedy" in failed.stderr
+    assert stored(project)[0].equals(before[0])
+    assert stored(project)[1] == before[1]
