@@ -114,7 +114,7 @@ def open_store(path: Path, *, wait_s: float = 5.0) -> Iterator[Store]:
     """Open the database at `path`, created (with its folder) and migrated as needed, and close it at the end.
 
     Another process that holds it is waited for up to `wait_s` seconds. After closing, the file stands alone:
-    no write-ahead log is left beside it.
+    nothing is in the write-ahead log, of which at most an empty file is left where the last writer was killed.
 
     Raises StoreLockedError naming the process that holds it, StoreNewerError where a newer floorcast wrote it
     (nothing was touched), and StoreError where it is not a database of ours or cannot be written.

@@ -72,7 +72,8 @@ def test_killed_while_writing_batches_are_whole_or_absent(path: Path) -> None:
         # One batch may have been committed without a chance to say so.
         assert now - found - len(committed) in (0, 1)
         found = now
-    assert names(path.parent) == [path.name]
+    # DuckDB leaves an empty log now and then, where a writer was killed between a checkpoint and the log's removal.
+    assert [file.name for file in path.parent.iterdir() if file.stat().st_size] == [path.name]
 
 
 def test_killed_while_creating_it_opens_again(tmp_path: Path) -> None:
