@@ -250,20 +250,25 @@ def _check_grid(config: Config) -> None:
         raise PydanticCustomError(
             "bad_step",
             "step {step} is not a whole number of minutes from 1m to 1h that divides a day",
-            {"step": str(step), "hint": "use 1m, 5m, 10m, 15m, 30m or 1h"},
+            {"step": format_duration(step), "at": ("step",), "hint": "use 1m, 5m, 10m, 15m, 30m or 1h"},
         )
     if config.horizon < step or config.horizon % step or config.horizon > timedelta(days=14):
         raise PydanticCustomError(
             "bad_horizon",
             "horizon {horizon} is not a whole number of steps up to 14d",
-            {"horizon": str(config.horizon), "hint": "use e.g. 24h or 48h"},
+            {"horizon": format_duration(config.horizon), "at": ("horizon",), "hint": "use e.g. 24h or 48h"},
         )
     for name in config.pools:
         if config.lead(name) >= config.horizon:
             raise PydanticCustomError(
                 "lead_past_horizon",
                 "pool {pool} has a lead time of {lead}, which the horizon does not reach",
-                {"pool": name, "lead": str(config.lead(name)), "hint": "lengthen `horizon` or shorten `startup.p90`"},
+                {
+                    "pool": name,
+                    "lead": format_duration(config.lead(name)),
+                    "at": ("pools", name, "startup"),
+                    "hint": "lengthen `horizon` or shorten `startup.p90`",
+                },
             )
 
 
@@ -275,7 +280,9 @@ def _check_times(config: Config) -> None:
     }
     for key, value in times.items():
         if not value:
-            raise PydanticCustomError("no_time", "{key} is 0", {"key": key, "hint": "use at least one second"})
+            raise PydanticCustomError(
+                "no_time", "{key} is 0", {"key": key, "at": key.split("."), "hint": "use at least one second"}
+            )
     if config.publication.valid_for <= config.publication_interval:
         raise PydanticCustomError(
             "never_valid",
@@ -283,6 +290,7 @@ def _check_times(config: Config) -> None:
             {
                 "valid_for": format_duration(config.publication.valid_for),
                 "interval": format_duration(config.publication_interval),
+                "at": ("publication", "valid_for"),
                 "hint": "let a schedule be valid for a few intervals",
             },
         )
@@ -295,7 +303,11 @@ def _check_zone(config: Config) -> None:
         raise PydanticCustomError(
             "unknown_zone",
             "zone {zone} is not an IANA time zone",
-            {"zone": config.zone, "hint": f"did you mean {near[0]}?" if near else "use e.g. Europe/Berlin"},
+            {
+                "zone": config.zone,
+                "at": ("zone",),
+                "hint": f"did you mean {near[0]}?" if near else "use e.g. Europe/Berlin",
+            },
         )
 
 
@@ -310,6 +322,7 @@ def _check_references(config: Config) -> None:
                     {
                         "name": name,
                         "pool": pool,
+                        "at": ("classes", name, "pools"),
                         "hint": f"did you mean {near[0]}?" if near else f"use one of {sorted(config.pools)}",
                     },
                 )
@@ -318,18 +331,20 @@ def _check_references(config: Config) -> None:
             raise PydanticCustomError(
                 "pool_without_class",
                 "pool {pool} serves no class, so it has no demand to plan for",
-                {"pool": pool, "hint": "name it in the `pools` of a class, or delete it"},
+                {"pool": pool, "at": ("pools", pool), "hint": "name it in the `pools` of a class, or delete it"},
             )
     live = [source.name for source in config.sources if isinstance(source, PrometheusSource)]
     if live and not any(spec.match for spec in config.classes.values()):
         raise PydanticCustomError(
             "no_class_matched",
             "source {name} reads series, but no class says with `match` which are its own",
-            {"name": live[0], "hint": "add e.g. match: {model_name: llama-70b-chat} to a class"},
+            {"name": live[0], "at": ("classes",), "hint": "add e.g. match: {model_name: llama-70b-chat} to a class"},
         )
     names = [source.name for source in config.sources]
     for name in names:
         if names.count(name) > 1:
             raise PydanticCustomError(
-                "duplicate_source", "two sources are called {name}", {"name": name, "hint": "rename one of them"}
+                "duplicate_source",
+                "two sources are called {name}",
+                {"name": name, "at": ("sources",), "hint": "rename one of them"},
             )

@@ -16,6 +16,13 @@ from floorcast.errors import ConfigError
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
+_WORDS = {
+    "missing": "is missing",
+    "too_short": "is empty",
+    "extra_forbidden": "unknown key",
+}
+"""In place of pydantic's own, which speaks of fields and tuples."""
+
 _REMEDIES = {
     "missing": "add the key",
     "greater_than": "use a larger number",
@@ -90,13 +97,14 @@ def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str) -> str:
         # pydantic names the kind of the source after its position; the file does not.
         del path[2:3]
     context = fault.get("ctx", {})
-    remedy = context.get("hint") or _REMEDIES.get(fault["type"], "correct the value")
-    message = fault["msg"].removeprefix("Value error, ")
-    value = "" if fault["type"] == "missing" else _shown(fault["input"])
+    # What concerns several keys is found by the whole, which says where to look.
+    path += context.get("at", ())
+    remedy = context.get("hint") or _REMEDIES.get(fault["type"], "correct it as the message says")
+    message = _WORDS.get(fault["type"]) or fault["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    value = "" if fault["type"] in ("missing", "value_error") else _shown(fault["input"])
     if fault["type"] == "extra_forbidden":
         known = sorted(_known_keys(path[:-1]))
         near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
-        message = "unknown key"
         remedy = f"did you mean `{near[0]}`?" if near else f"known keys here: {', '.join(known)}"
     key = ".".join(path) or "(whole file)"
     return f"{file}:{_line_of(node, path)}: {key}: {message}{value}\n  remedy: {remedy}"

@@ -61,7 +61,7 @@ FAULTS = [
     pytest.param(changed(*POOL, "gpu", "per_replicas", to=2), "pools.chat-70b.gpu.per_replicas: unknown key",
                  "`per_replica`", id="unknown key deep inside"),
     pytest.param(changed("sources", 0, "clas", to="x"), "sources.0.clas: unknown key", "`class`", id="alias"),
-    pytest.param(changed(*POOL, "startup", "p90", to=4), "startup.p90: '4' is not a duration", "value 4", id="unit"),
+    pytest.param(changed(*POOL, "startup", "p90", to=4), "startup.p90: '4' is not a duration", "as in 90s", id="unit"),
     pytest.param(changed(*POOL, "capacity", "decode_tokens_per_s", to=0), "decode_tokens_per_s", "greater than 0",
                  id="zero capacity"),
     pytest.param(changed(*POOL, "bounds", to={"min": 9, "max": 3}), "min 9 is above max 3", "raise max", id="bounds"),
@@ -70,7 +70,7 @@ FAULTS = [
     pytest.param(changed("classes", "chat", "pools", to=["chat-7b"]), "pool chat-7b, which is not under `pools`",
                  "did you mean chat-70b?", id="unknown pool"),
     pytest.param(changed("classes", "chat", "kind", to="chatt"), "classes.chat.kind", "'chatt'", id="kind"),
-    pytest.param(changed("classes", to={}), "classes", "at least 1", id="no class"),
+    pytest.param(changed("classes", to={}), "classes: is empty", "give at least one", id="no class"),
     pytest.param(changed("zone", to="Europe/Belin"), "not an IANA time zone", "Europe/Berlin", id="zone"),
     pytest.param(changed("step", to="7m"), "divides a day", "use 1m, 5m", id="step"),
     pytest.param(changed("horizon", to="7m"), "whole number of steps", "48h", id="horizon"),
@@ -81,7 +81,7 @@ FAULTS = [
     pytest.param(changed("pools", "Chat 70B", to=GOOD["pools"]["chat-70b"]), "pools.Chat 70B", "lower-case", id="name"),
     pytest.param(changed("pools", "spare", to=GOOD["pools"]["chat-70b"]), "pool spare serves no class", "delete it",
                  id="pool without class"),
-    pytest.param(changed(*POOL, "startup", "p90", to="99999999999999d"), "longer than ten years", "value", id="long"),
+    pytest.param(changed(*POOL, "startup", "p90", to="99999999999999d"), "longer than ten years", "the message says", id="long"),
     pytest.param(changed(*POOL, "capacity", "decode_tokens_per_s", to=float("inf")), "finite", "correct", id="inf"),
     pytest.param(changed(*POOL, "bounds", "max", to=10**20), "bounds.max", "smaller", id="absurd bounds"),
     pytest.param(changed(*POOL, "margin", to={"minimum": "abc%"}), "'abc%' is not a share", "10%", id="share"),
@@ -102,6 +102,14 @@ def test_a_fault_says_what_where_and_what_to_do(data: object, what: str, remedy:
     assert what in str(caught.value)
     assert remedy in str(caught.value)
     assert "floorcast.yaml" in str(caught.value)
+
+
+def test_a_fault_between_keys_points_at_one_of_them() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(changed("classes", "chat", "pools", to=["chat-7b"]))
+    text = yaml.safe_dump(changed("classes", "chat", "pools", to=["chat-7b"]), sort_keys=False).splitlines()
+    line = text.index("    pools:", text.index("classes:")) + 1
+    assert str(caught.value).startswith(f"floorcast.yaml:{line}: classes.chat.pools: class chat names pool chat-7b")
 
 
 def test_faults_are_reported_together_each_with_its_line() -> None:
