@@ -81,7 +81,7 @@ FAULTS = [
     pytest.param(changed("pools", "Chat 70B", to=GOOD["pools"]["chat-70b"]), "pools.Chat 70B", "lower-case", id="name"),
     pytest.param(changed("pools", "spare", to=GOOD["pools"]["chat-70b"]), "pool spare serves no class", "delete it",
                  id="pool without class"),
-    pytest.param(changed(*POOL, "startup", "p90", to="99999999999999d"), "longer than ten years", "the message says", id="long"),
+    pytest.param(changed(*POOL, "startup", "p90", to="99999999999999d"), "longer than ten", "message", id="long"),
     pytest.param(changed(*POOL, "capacity", "decode_tokens_per_s", to=float("inf")), "finite", "correct", id="inf"),
     pytest.param(changed(*POOL, "bounds", "max", to=10**20), "bounds.max", "smaller", id="absurd bounds"),
     pytest.param(changed(*POOL, "margin", to={"minimum": "abc%"}), "'abc%' is not a share", "10%", id="share"),
