@@ -30,7 +30,7 @@ demo: setup
 
 # Pages are tested in a real browser; a machine without one skips those tests and says so.
 test: setup
-	$(BIN)/pytest --numprocesses=2 --dist=worksteal
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile
 
 check: setup
 	$(BIN)/ruff check .
