@@ -299,7 +299,8 @@ def _check_times(config: Config) -> None:
 def _check_zone(config: Config) -> None:
     zones = available_timezones()
     if config.zone not in zones:
-        near = difflib.get_close_matches(config.zone, zones, n=1)
+        # An abbreviation is near to many and is none of them.
+        near = difflib.get_close_matches(config.zone, [zone for zone in zones if "/" in zone], n=1)
         raise PydanticCustomError(
             "unknown_zone",
             "zone {zone} is not an IANA time zone",

@@ -135,7 +135,7 @@ def _reason(chosen: str, ranked: dict[str, Verdict], trials: Sequence[_Trial]) -
     if len(ranked) == 1:
         return "; ".join(["the only candidate that suits", *unsuited])
     best = min(ranked, key=lambda name: ranked[name].score)
-    how = "best" if chosen == best else f"within noise of {best} and simpler: best"
+    how = "best" if chosen == best else f"simpler than {best} and as good within noise, out"
     last = ranked["last_value"].score if "last_value" in ranked else 0.0
     against = f", {ranked[chosen].score / last:.2f} of last value's" if last and chosen != "last_value" else ""
     return f"{how} of {len(ranked)}, pinball {ranked[chosen].score:.4g} tokens/s{against}"

@@ -60,10 +60,13 @@ def document(done: CycleRun) -> dict[str, object]:
             run.name: {"seconds": round(run.seconds, 3), **run.result.model_dump(mode="json")} for run in done.runs
         },
         "failed": done.failed,
+        "without_prefect": done.without_prefect,
     }
 
 
 def lines(done: CycleRun) -> list[str]:
     width = max(len(name) for name in ("dashboard", *done.failed))
     ran = [f"{run.name:<{width}}  {run.seconds:5.1f} s  {run.result.summary}" for run in done.runs]
+    if done.without_prefect:
+        ran.append(f"ran without Prefect, which could not begin: {done.without_prefect}")
     return ran + [f"{name:<{width}}   failed  {error}" for name, error in done.failed.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -72,7 +73,7 @@ def register(app: typer.Typer) -> None:
                 say(line)
             say(f"\nopen     {project.site / 'index.html'}")
             say(f"schedule {project.output / 'schedule.json'}")
-            say(f'ask      floorcast explain chat-70b --config {project.file} --now "{end:%Y-%m-%d %H:%M}"')
+            say(f'ask      {sys.argv[0]} explain chat-70b --config {project.file} --now "{end:%Y-%m-%d %H:%M}"')
         if done.failed:
             raise typer.Exit(cycle.STAGE_FAILED)
 

@@ -12,7 +12,7 @@ from floorcast.errors import NotFoundError, PublishError
 from floorcast.types import FloorSchedule, FloorWindow, Reason, Rung
 from floorcast.units import format_time, parse_time
 from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
-from pipelines.cli.output import say, say_json
+from pipelines.cli.output import local, say, say_json
 from pipelines.project import Project
 
 AtOption = Annotated[
@@ -80,6 +80,8 @@ def register(app: typer.Typer) -> None:
             )
         )
         say(f"  recomputed  {recomputed}, as published")
+        if moment >= schedule.valid_until:
+            say(f"  expired     {local(schedule.valid_until, project.config.zone)}: consumers have fallen back")
 
 
 def find(

@@ -131,6 +131,7 @@ def _examine_trace(source: TraceSource, project: Project, now: datetime) -> dict
                 "last": last,
                 "steps": rows.height,
                 "missing_steps": history // config.step - rows.height if history else 0,
+                "age_s": (now - last - config.step).total_seconds() if isinstance(last, datetime) else None,
                 "allows": next(words for need, words in NEEDS if history is None or history >= need),
             }
         )
@@ -146,6 +147,8 @@ def _examine_trace(source: TraceSource, project: Project, now: datetime) -> dict
 
 
 def _say(found: dict[str, Any], project: Project) -> None:
+    from scaling.ladder import fallback_replicas
+
     say(f"{found['config']}: valid, mode {found['mode']}")
     for pool, lead in found["pools"].items():
         say(f"  pool {pool}: lead time {lead}, serves {', '.join(project.config.classes_of(pool))}")
@@ -154,10 +157,18 @@ def _say(found: dict[str, Any], project: Project) -> None:
             _say_live(source)
         else:
             _say_trace(source)
+    for entry in (entry for source in found["sources"] for entry in source["classes"]):
+        if entry.get("age_s") and entry["age_s"] > project.config.horizon.total_seconds():
+            fallback = fallback_replicas(project.config.pool_of(entry["class"]))
+            say(
+                f"  class {entry['class']}: the newest data are {format_duration(entry['age_s'])} old, too old to "
+                f"forecast from; floors will be those of past weeks, or fallback_replicas ({fallback})"
+            )
     if not found["sources"]:
         say("\nno sources yet: add one under `sources`")
     for name in found["classes_without_demand"]:
-        say(f"  class {name}: no demand in any source; its pool's floors will be its fallback_replicas")
+        fallback = fallback_replicas(project.config.pool_of(name))
+        say(f"  class {name}: no demand in any source; its pool's floors will be fallback_replicas ({fallback})")
 
 
 def _say_trace(source: dict[str, Any]) -> None:

@@ -31,7 +31,8 @@ class ForecastResult(StageResult):
 
     @property
     def summary(self) -> str:
-        missing = f", {count(len(self.failed), 'series')} without" if self.failed else ""
+        why = next(iter(self.failed.values()), "")
+        missing = f", {count(len(self.failed), 'series')} without: {why}" if self.failed else ""
         return f"{count(self.series, 'series')} forecast, {count(self.steps, 'step')}{missing}"
 
 
