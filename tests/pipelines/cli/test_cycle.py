@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -61,9 +62,23 @@ def test_prefect_says_nothing_and_stays_in_the_output_folder(cycled):
 def test_prefect_ends_with_the_cycle(cycled):
     """No server is left that has its home there."""
     home = str(cycled[0]).encode()
-    processes = subprocess.run(["ps", "-eo", "pid="], capture_output=True, text=True, check=True).stdout.split()
+    processes = [process.name for process in Path("/proc").glob("[0-9]*")]
+    assert str(os.getpid()) in processes
     left = [pid for pid in processes if home in environment_of(pid)]
     assert left == []
+
+
+def test_floors_do_not_wait_for_a_prefect_that_is_gone(again, floorcast, now):
+    """The configured server does not answer: the same stages run, the same floors are published, and it is said."""
+    before = published_bytes(again)["schedule.json"]
+    ran = floorcast(
+        "cycle", "--json", "--now", now.isoformat(), cwd=again.base, PREFECT_API_URL="http://127.0.0.1:9/api"
+    )
+    assert ran.code == 0, ran.err
+    done = json.loads(ran.out)
+    assert list(done["stages"]) == list(CYCLE)
+    assert "127.0.0.1:9" in done["without_prefect"]
+    assert published_bytes(again)["schedule.json"] == before
 
 
 def environment_of(pid):

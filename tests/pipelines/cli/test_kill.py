@@ -6,7 +6,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -99,9 +98,16 @@ def test_a_killed_fit_leaves_the_old_fits_and_no_workers(published, start, dump)
 
 def group(leader):
     """The processes of a group that are not yet over."""
-    found = subprocess.run(["ps", "-eo", "pid=,pgid=,stat="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split() for line in found.splitlines()]
-    return [pid for pid, of, state in rows if of == str(leader) and not state.startswith("Z")]
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            # pid (name) state ppid pgrp ...; the name may hold anything.
+            state, _, of = (process / "stat").read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if of == str(leader) and state != "Z":
+            found.append(process.name)
+    return found
 
 
 def words(pid):
