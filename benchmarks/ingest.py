@@ -10,7 +10,7 @@ import duckdb
 
 from benchmarks.report import fastest, parser, peak_memory_gib, write
 from floorcast.source import TraceSource
-from pipelines.sources import import_source
+from pipelines.sources import import_trace
 
 STEP = timedelta(minutes=5)
 
@@ -54,7 +54,7 @@ def main() -> None:
             {"name": "trace", "kind": "trace", "format": "azure", "path": str(path), "class": "code"}
         )
         alone = fastest(lambda: scan(path))
-        ours = fastest(lambda: import_source(source, step=STEP, classes=["code"], until=None, base=Path(folder)))
+        ours = fastest(lambda: import_trace(source, step=STEP, classes=["code"], until=None, base=Path(folder)))
         size = path.stat().st_size
     write(
         "ingest",

@@ -38,7 +38,7 @@ def record_publication(store: Store, record: PublicationRecord) -> None:
         raise DataError(
             f"version {record.version} is already the publication of {format_time(taken['issued_at'][0])}",
             where="publications",
-            remedy="take the version from next_version",
+            remedy="give it a version above all others",
         )
     with store.transaction():
         store.execute("DELETE FROM publications WHERE issued_at = $issued_at", {"issued_at": record.issued_at})
@@ -47,11 +47,6 @@ def record_publication(store: Store, record: PublicationRecord) -> None:
             "$valid_until AS valid_until, $mode AS mode, $content_hash AS content_hash, $schedule AS schedule",
             asdict(record),
         )
-
-
-def next_version(store: Store, *, issued_at: datetime) -> int:
-    """The version recorded for that issued_at already, else one above the highest."""
-    return int(store.read(query("next_version"), {"issued_at": issued_at})["version"][0])
 
 
 def latest_publication(

@@ -116,10 +116,10 @@ def _examine_live(source: PrometheusSource, project: Project, now: datetime) -> 
 
 
 def _examine_trace(source: TraceSource, project: Project, now: datetime) -> dict[str, Any]:
-    from pipelines.sources import import_source
+    from pipelines.sources import import_trace
 
     config = project.config
-    found = import_source(source, step=config.step, classes=list(config.classes), until=now, base=project.base)
+    found = import_trace(source, step=config.step, classes=list(config.classes), until=now, base=project.base)
     classes = []
     for (name,), rows in found.demand.group_by(["workload_class"], maintain_order=True):
         first, last = rows["step_start"].min(), rows["step_start"].max()

@@ -12,7 +12,7 @@ from floorcast.source import PrometheusSource, TraceSource
 from floorcast.types import Frozen
 from floorcast.units import floor_to_step, format_time
 from pipelines.project import Project
-from pipelines.sources import import_prometheus, import_source
+from pipelines.sources import import_prometheus, import_trace
 from pipelines.stages.common import StageResult, count, judge_demand
 from store.connection import open_store
 from store.demand import read_demand, replace_demand, upsert_demand
@@ -88,7 +88,7 @@ def _read_trace(
     project: Project, source: TraceSource, now: datetime, taken: pl.DataFrame
 ) -> tuple[SourceResult, pl.DataFrame]:
     step = project.config.step
-    found = import_source(source, step=step, classes=list(project.config.classes), until=now, base=project.base)
+    found = import_trace(source, step=step, classes=list(project.config.classes), until=now, base=project.base)
     _refuse_shared(found.demand, taken)
     with open_store(project.store_path) as store, store.transaction():
         claim_step(store, step)

@@ -145,7 +145,8 @@ def test_every_configuration_key_named_exists(file: Path) -> None:
 
 @pytest.mark.parametrize("file", CONFIGURATIONS, ids=name_of)
 def test_every_configuration_shipped_is_valid(file: Path) -> None:
-    parse_config(file.read_text(encoding="utf-8"), file=name_of(file), environment={"FLOORCAST_DATA": "/data"})
+    text = file.read_text(encoding="utf-8")
+    assert parse_config(text, file=name_of(file), environment={"FLOORCAST_DATA": "/data"}).pools
 
 
 @pytest.mark.parametrize("name", COMMANDS)

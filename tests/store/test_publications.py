@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -13,7 +13,6 @@ from store.publications import (
     PublicationRecord,
     latest_publication,
     list_publications,
-    next_version,
     record_publication,
 )
 
@@ -29,18 +28,6 @@ def test_record_comes_back_whole(store: Store, first: PublicationRecord) -> None
     assert latest_publication(store) is None
     record_publication(store, first)
     assert latest_publication(store) == first
-
-
-def test_versions_count_up_and_the_same_issued_at_keeps_its_own(store: Store, first: PublicationRecord) -> None:
-    assert next_version(store, issued_at=first.issued_at) == 1
-    record_publication(store, first)
-    assert next_version(store, issued_at=first.issued_at) == 1
-    assert next_version(store, issued_at=first.issued_at + STEP) == 2
-    record_publication(store, replace(first, version=2, issued_at=first.issued_at + STEP))
-    assert next_version(store, issued_at=first.issued_at) == 1
-    assert next_version(store, issued_at=first.issued_at - STEP) == 3
-    paris = first.issued_at.astimezone(timezone(timedelta(hours=1)))
-    assert next_version(store, issued_at=paris) == 1
 
 
 def test_publishing_again_replaces(store: Store, first: PublicationRecord) -> None:

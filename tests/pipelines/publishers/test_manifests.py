@@ -57,6 +57,7 @@ def test_manifests_of_pools_that_are_gone_are_removed_and_files_of_others_kept(w
 def test_an_hpa_is_valid_for_kubernetes(written, name):
     """Against the API's own schemas, unknown keys refused, old and new."""
     manifest = yaml.safe_load((written / name).read_text())
+    assert manifest["apiVersion"] == "autoscaling/v2"
     for version in ("1.27", kubernetes_validate.latest_version()):
         kubernetes_validate.validate(manifest, version, strict=True)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from floorcast.source import TraceSource
-from pipelines.sources import TraceImport, import_source
+from pipelines.sources import TraceImport, import_trace
 
 MINUTE = timedelta(minutes=1)
 
@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Callable[..., TraceImport]:
         **keys: Any,
     ) -> TraceImport:
         source = TraceSource.model_validate({"name": "trace", "kind": "trace"} | keys)
-        return import_source(source, step=step, classes=configured, until=until, base=tmp_path)
+        return import_trace(source, step=step, classes=configured, until=until, base=tmp_path)
 
     return call
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from floorcast.source import TraceSource
 from floorcast.units import floor_to_step
-from pipelines.sources import TraceImport, import_source
+from pipelines.sources import TraceImport, import_trace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = {"time": "t", "tokens_in": "i", "tokens_out": "o", "class": "k"}
@@ -32,7 +32,7 @@ def read(text: str, *, step: timedelta, until: datetime | None = None, **keys: o
         (Path(folder) / "g.csv").write_text(text, encoding="utf-8")
         keys = {"format": "generic", "columns": COLUMNS, "max_reject_share": 1} | keys
         source = TraceSource.model_validate({"name": "g", "kind": "trace", "path": "g.csv"} | keys)
-        return import_source(source, step=step, classes=("a", "b"), until=until, base=Path(folder))
+        return import_trace(source, step=step, classes=("a", "b"), until=until, base=Path(folder))
 
 
 def row(second: int, tokens_in: int, tokens_out: int, kind: str) -> str:

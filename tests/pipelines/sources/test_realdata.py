@@ -13,7 +13,7 @@ import pytest
 from floorcast.config import Config
 from floorcast.parsing import parse_config
 from floorcast.source import TraceSource
-from pipelines.sources import TraceImport, import_source
+from pipelines.sources import TraceImport, import_trace
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 START = datetime(2026, 10, 31, 16, tzinfo=UTC)
@@ -26,7 +26,7 @@ def example(path: str, folder: Path) -> Config:
 
 
 def run(config: Config, base: Path) -> TraceImport:
-    return import_source(config.sources[0], step=config.step, classes=list(config.classes), until=None, base=base)
+    return import_trace(config.sources[0], step=config.step, classes=list(config.classes), until=None, base=base)
 
 
 def servegen(model: str, folder: Path) -> TraceImport:
@@ -42,7 +42,7 @@ def servegen(model: str, folder: Path) -> TraceImport:
             "clients": clients,
         }
     )
-    return import_source(source, step=timedelta(minutes=10), classes=list(clients), until=None, base=folder)
+    return import_trace(source, step=timedelta(minutes=10), classes=list(clients), until=None, base=folder)
 
 
 @pytest.mark.realdata
@@ -66,7 +66,7 @@ def test_mooncake(data_folder: Path) -> None:
         {"name": "m", "kind": "trace", "format": "mooncake", "path": "mooncake_synthetic_trace.jsonl"}
         | {"start": START, "class": "agent"}
     )
-    result = import_source(source, step=timedelta(minutes=5), classes=["agent"], until=None, base=data_folder)
+    result = import_trace(source, step=timedelta(minutes=5), classes=["agent"], until=None, base=data_folder)
     frame = pl.read_ndjson(data_folder / source.path).filter(pl.col("timestamp") < 15 * 60_000)
     assert (result.rows_read, result.rejected, result.demand.height) == (3993, {}, 3)
     assert result.demand["tokens_in"].sum() == frame["input_length"].sum()
