@@ -45,10 +45,7 @@ def read_series(project: Project, *, as_of: datetime) -> tuple[dict[tuple[str, M
     A series ends at its last observed step, so that its end is the cutoff of what can be forecast from it: after
     an outage or a collection failure a forecast is as old as its data, whatever the clock says.
     """
-    config = project.config
-    with open_store(project.store_path) as store:
-        claim_step(store, config.step)
-        demand = read_demand(store, start=as_of - HISTORY, end=as_of, classes=list(config.classes))
+    config, demand = project.config, _stored_demand(project, as_of)
     series, masked = to_series(demand, step=config.step, classes=list(config.classes), end=as_of)
     return {key: one.until_last_observed() for key, one in series.items()}, demand.join(
         masked, on=["workload_class", "step_start"], how="anti"
@@ -57,9 +54,15 @@ def read_series(project: Project, *, as_of: datetime) -> tuple[dict[tuple[str, M
 
 def judge_demand(project: Project, *, as_of: datetime) -> int:
     """Store what is suspicious about the stored demand before `as_of`, in place of what was; returns the findings."""
-    config = project.config
+    config, demand = project.config, _stored_demand(project, as_of)
+    findings = find(demand, step=config.step, classes=list(config.classes), end=as_of)
     with open_store(project.store_path) as store:
-        demand = read_demand(store, start=as_of - HISTORY, end=as_of, classes=list(config.classes))
-        findings = find(demand, step=config.step, classes=list(config.classes), end=as_of)
         replace_findings(store, findings)
     return findings.height
+
+
+def _stored_demand(project: Project, as_of: datetime) -> pl.DataFrame:
+    """The demand of all configured classes that models and judgements look back on."""
+    with open_store(project.store_path) as store:
+        claim_step(store, project.config.step)
+        return read_demand(store, start=as_of - HISTORY, end=as_of, classes=list(project.config.classes))
