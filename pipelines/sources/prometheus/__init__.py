@@ -10,7 +10,8 @@ What is decided here, since the world leaves it open:
 - Classes without `match` are not this source's.
 """
 
+from pipelines.sources.chunk import Chunk
 from pipelines.sources.prometheus.examine import Examined, examine
-from pipelines.sources.prometheus.importer import Chunk, import_prometheus
+from pipelines.sources.prometheus.importer import import_prometheus
 
 __all__ = ["Chunk", "Examined", "examine", "import_prometheus"]

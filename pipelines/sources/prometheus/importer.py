@@ -15,6 +15,7 @@ from floorcast.config import WorkloadClass
 from floorcast.errors import ConfigError, DataError
 from floorcast.source import PrometheusSource
 from floorcast.units import EPOCH, floor_to_step
+from pipelines.sources.chunk import Chunk
 from pipelines.sources.prometheus.client import PrometheusClient, Series
 from pipelines.sources.prometheus.counters import GAP_INTERVALS, MINUTES, per_minute, to_demand
 from pipelines.sources.prometheus.presets import COUNTERS, PRESETS, matchers, selector
@@ -24,20 +25,6 @@ _MINUTE = timedelta(minutes=1)
 _AROUND = timedelta(minutes=5)
 _MAX_POINTS = 10_000
 """Prometheus answers at most 11,000 points a series."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chunk:
-    """What a source holds from `start` to `end`: replaces all that was stored of it for that time."""
-
-    start: datetime
-    end: datetime
-    demand: pl.DataFrame
-    """`floorcast.columns.DEMAND`"""
-    samples: int
-    """Samples read, those before and after the chunk included."""
-    server_s: float
-    """Time spent waiting for the server."""
 
 
 @dataclass(frozen=True)
