@@ -1,19 +1,17 @@
-"""Two days of a fleet whose truth is known, in real servers, and a proxy that breaks what passes through it."""
+"""Two days of a fleet whose truth is known, in real servers."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
-import ssl
-import struct
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -202,7 +200,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _serve(command: list[str], url: str, log: Path) -> Iterator[str]:
+@contextmanager
+def _serving(command: list[str], url: str, log: Path) -> Iterator[str]:
     with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
         try:
             deadline = time.monotonic() + 30
@@ -223,7 +222,36 @@ def _serve(command: list[str], url: str, log: Path) -> Iterator[str]:
 def _needs(*programs: str) -> None:
     for program in programs:
         if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed (apt-get install prometheus victoria-metrics)")
+            pytest.skip(f"{program} is not installed (apt-get install prometheus victoria-metrics openssl)")
+
+
+@contextmanager
+def run_prometheus(folder: Path, config: str = "{}") -> Iterator[str]:
+    _needs("prometheus", "promtool")
+    (folder / "prometheus.yml").write_text(config)
+    port = _free_port()
+    command = ["prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
+    command += ["--storage.tsdb.retention.time=100y", f"--web.listen-address=127.0.0.1:{port}"]
+    with _serving(command, f"http://127.0.0.1:{port}", folder / "log") as url:
+        yield url
+
+
+@contextmanager
+def run_victoria_metrics(folder: Path, *options: str) -> Iterator[str]:
+    _needs("victoria-metrics")
+    port = _free_port()
+    command = ["victoria-metrics", f"-storageDataPath={folder / 'data'}", "-retentionPeriod=100y", *options]
+    command.append(f"-httpListenAddr=127.0.0.1:{port}")
+    with _serving(command, f"http://127.0.0.1:{port}", folder / "log") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def tools() -> SimpleNamespace:
+    """What the folders below need: programs are skipped for, ports found, servers started."""
+    return SimpleNamespace(
+        needs=_needs, free_port=_free_port, prometheus=run_prometheus, victoria_metrics=run_victoria_metrics
+    )
 
 
 @pytest.fixture(scope="session")
@@ -234,29 +262,14 @@ def prometheus(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     (folder / "world.om").write_text("\n".join([*_lines(world, 1), "# EOF\n"]))
     command = ["promtool", "tsdb", "create-blocks-from", "--max-block-duration=48h", "--quiet", "openmetrics"]
     subprocess.run([*command, str(folder / "world.om"), str(folder / "data")], check=True, capture_output=True)
-    (folder / "prometheus.yml").write_text("{}")
-    port = _free_port()
-    yield from _serve(
-        [
-            "prometheus",
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            "--storage.tsdb.retention.time=100y",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ],
-        f"http://127.0.0.1:{port}",
-        folder / "log",
-    )
+    with run_prometheus(folder) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
 def victoria_metrics(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a VictoriaMetrics server that holds the world."""
-    _needs("victoria-metrics")
-    folder = tmp_path_factory.mktemp("victoria")
-    port = _free_port()
-    command = ["victoria-metrics", f"-storageDataPath={folder / 'data'}", "-retentionPeriod=100y"]
-    for url in _serve([*command, f"-httpListenAddr=127.0.0.1:{port}"], f"http://127.0.0.1:{port}", folder / "log"):
+    with run_victoria_metrics(tmp_path_factory.mktemp("victoria")) as url:
         text = "\n".join(_lines(world, 1000)) + "\n"
         httpx.post(f"{url}/api/v1/import/prometheus", content=text.encode(), timeout=60).raise_for_status()
         httpx.get(f"{url}/internal/force_flush", timeout=30).raise_for_status()
@@ -279,164 +292,3 @@ def make_source() -> MakeSource:
         return PrometheusSource.model_validate({"name": "prod", "kind": "prometheus", "url": url} | keys)
 
     return make
-
-
-class Proxy:
-    """Between client and server. Each request takes the next of `faults`, or passes when there are none."""
-
-    def __init__(self, upstream: str, tls: ssl.SSLContext | None = None) -> None:
-        self.upstream = httpx.URL(upstream)
-        self.faults: list[str] = []
-        self.always: str | None = None
-        self.requests: list[bytes] = []
-        self._lock = threading.Lock()
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self._tls = tls
-        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._socket.getsockname()[1]}"
-        self._thread = threading.Thread(target=self._accept, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._thread.join()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._handle, args=(client,), daemon=True).start()
-
-    def _handle(self, plain: socket.socket) -> None:
-        try:
-            client = self._tls.wrap_socket(plain, server_side=True) if self._tls else plain
-        except OSError:
-            plain.close()
-            return
-        with client:
-            try:
-                request = self._request(client)
-            except OSError:
-                return
-            if not request:
-                return
-            with self._lock:
-                self.requests.append(request)
-                fault = self.always or (self.faults.pop(0) if self.faults else "pass")
-            try:
-                self._answer(client, request, fault)
-            except OSError:
-                return
-
-    @staticmethod
-    def _request(client: socket.socket) -> bytes:
-        data = b""
-        while b"\r\n\r\n" not in data:
-            part = client.recv(65536)
-            if not part:
-                return b""
-            data += part
-        head, _, body = data.partition(b"\r\n\r\n")
-        length = next(int(h.split(b":")[1]) for h in head.split(b"\r\n") if h.lower().startswith(b"content-length"))
-        while len(body) < length:
-            body += client.recv(65536)
-        return head + b"\r\n\r\n" + body
-
-    def _pass(self, request: bytes) -> bytes:
-        """The body of what the server answers."""
-        head, _, body = request.partition(b"\r\n\r\n")
-        path = head.split(b" ")[1].decode()
-        kind = {"content-type": "application/x-www-form-urlencoded"}
-        return httpx.post(self.upstream.join(path), content=body, headers=kind, timeout=30).content
-
-    def _answer(self, client: socket.socket, request: bytes, fault: str) -> None:
-        if fault == "reset":
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            return
-        if fault == "hang up":
-            return
-        if fault == "delay":
-            time.sleep(1.5)
-            return
-        if fault == "not http":
-            client.sendall(b"\x00\xffSSH-2.0-OpenSSH\r\n\r\n")
-            return
-        if fault.isdigit():
-            token = b"echo " + b" ".join(h for h in request.split(b"\r\n") if h.startswith(b"authorization"))
-            client.sendall(_http(int(fault), json.dumps({"status": "error", "error": token.decode()}).encode()))
-            return
-        canned = {
-            "html": b"<html><body>Sign in</body></html>",
-            "status error": b'{"status": "error", "errorType": "internal", "error": "compaction failed"}',
-            "vector": b'{"status": "success", "data": {"resultType": "vector", "result": []}}',
-            "other json": b'["nothing", "of", "the", "kind"]',
-            "empty body": b"",
-            "text value": b'{"status": "success", "data": {"resultType": "matrix", "result": '
-            b'[{"metric": {}, "values": [[1, "many"]]}]}}',
-        }
-        body = canned[fault] if fault in canned else self._pass(request)
-        if fault == "warnings":
-            body = json.dumps(json.loads(body) | {"warnings": ["store gateway down"]}).encode()
-        if fault == "isPartial":
-            body = json.dumps(json.loads(body) | {"isPartial": True}).encode()
-        if fault == "cut json":
-            client.sendall(_http(200, body[: len(body) // 2]))
-        elif fault == "truncate":
-            client.sendall(_http(200, body)[: -len(body) // 2])
-        elif fault == "trickle":
-            for byte in _http(200, body):
-                client.sendall(bytes([byte]))
-                time.sleep(0.01)
-        else:
-            client.sendall(_http(200, body))
-
-
-def _http(status: int, body: bytes) -> bytes:
-    location = "Location: https://login.example/\r\n" if status == 302 else ""
-    return f"HTTP/1.1 {status} X\r\n{location}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
-
-
-@pytest.fixture
-def proxy(prometheus: str) -> Iterator[Proxy]:
-    between = Proxy(prometheus)
-    yield between
-    between.close()
-
-
-@dataclass(frozen=True)
-class Certificates:
-    """Paths of PEM files: who signs, and a certificate with its key that he signed for 127.0.0.1."""
-
-    ca: str
-    cert: str
-    key: str
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    folder = tmp_path_factory.mktemp("tls")
-    _needs("openssl")
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=signer", "-days", "2")
-    openssl("req", *new, "-keyout", "key.pem", "-out", "request.pem", "-subj", "/CN=127.0.0.1")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
-    signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"]
-    openssl("x509", "-req", "-in", "request.pem", *signing, "-out", "cert.pem")
-    return Certificates(*(str(folder / name) for name in ("ca.pem", "cert.pem", "key.pem")))
-
-
-@pytest.fixture
-def tls_proxy(prometheus: str, certificates: Certificates) -> Iterator[Proxy]:
-    """A proxy that talks TLS, and only to those whose certificate was signed by the same."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates.ca)
-    context.load_cert_chain(certificates.cert, certificates.key)
-    context.verify_mode = ssl.CERT_REQUIRED
-    between = Proxy(prometheus, context)
-    yield between
-    between.close()
