@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
@@ -162,4 +163,87 @@ class PrometheusSource(Section):
         return self
 
 
-Source = Annotated[TraceSource | PrometheusSource, Field(discriminator="kind")]
+class SqlSource(Section):
+    """A gateway's table or log of requests, one row each, read by a query."""
+
+    name: Name = Field(description="what pages, rejected rows and errors call it; unique among the sources")
+    kind: Literal["sql"] = Field(description="rows of requests that a query gives")
+    database: str | None = Field(
+        default=None,
+        description="a PostgreSQL, as in postgresql://reader:${PGPASSWORD}@db:5432/litellm; without it DuckDB runs the "
+        "query, over read_parquet, read_csv and read_json of files whose paths are relative to this file's folder",
+    )
+    query: str = Field(
+        description="one SELECT of the requests from $start on and before $end, both TIMESTAMPTZ: compare them with "
+        "the column that `columns.time` names"
+    )
+    columns: Columns = Field(description="which of the query's columns hold what")
+    workload_class: str | None = Field(
+        default=None, alias="class", description="the class of every row, or of those that `classes` does not map"
+    )
+    classes: dict[str, str] = Field(
+        default_factory=dict, description="value of the class column to class; `*` takes the rest"
+    )
+    max_tokens: int = Field(default=10_000_000, gt=0, description="a request above this is refused as absurd")
+    max_reject_share: Fraction = Field(
+        default=0.01, ge=0, le=1, description="the import fails where more of a chunk's rows cannot be used"
+    )
+    timeout: Duration = Field(
+        default=timedelta(minutes=5), description="how long PostgreSQL may work on one chunk; whole milliseconds"
+    )
+    history: Duration = Field(default=timedelta(days=28), description="how far back the first run reads")
+    chunk: Duration = Field(default=timedelta(days=1), description="how much time one query asks for at the most")
+    allowed_lateness: Duration = Field(
+        default=timedelta(minutes=15),
+        description="how late rows may still be written, as of requests that take long; younger steps are read again",
+    )
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        # All of them of the whole source: the fault of a single key would show its value, and a URL holds a password.
+        if self.database is not None and not re.fullmatch(r"postgres(ql)?://\S+", self.database):
+            raise PydanticCustomError(
+                "not_postgresql",
+                "only PostgreSQL can be asked, and files without a `database`",
+                {
+                    "at": ("database",),
+                    "hint": "write postgresql://USER:${PASSWORD}@HOST:5432/DATABASE, or leave it out",
+                },
+            )
+        for parameter in ("$start", "$end"):
+            if parameter not in self.query:
+                raise PydanticCustomError(
+                    "reads_everything",
+                    "the query does not say {parameter} and would read all there is each time",
+                    {
+                        "parameter": parameter,
+                        "at": ("query",),
+                        "hint": f"add WHERE {self.columns.time} >= $start AND {self.columns.time} < $end",
+                    },
+                )
+        if self.columns.requests is not None:
+            raise PydanticCustomError(
+                "not_requests",
+                "each row is one request, so there is no column of counts",
+                {"at": ("columns", "requests"), "hint": "let the query give the requests themselves, not sums"},
+            )
+        if bool(self.classes) != (self.columns.workload_class is not None):
+            raise PydanticCustomError(
+                "class_not_mapped",
+                "`columns.class` and `classes` belong together",
+                {
+                    "at": ("classes",) if self.classes else ("columns", "class"),
+                    "hint": "name the column that tells the classes apart, and the class of each of its values, as in "
+                    "classes: {gpt-4o: chat}; or give every row one `class`",
+                },
+            )
+        if not self.classes and self.workload_class is None:
+            raise PydanticCustomError(
+                "missing_class",
+                "nothing says which class the rows are",
+                {"hint": "add class: NAME, or columns.class and `classes`"},
+            )
+        return self
+
+
+Source = Annotated[TraceSource | PrometheusSource | SqlSource, Field(discriminator="kind")]
