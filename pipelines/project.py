@@ -10,6 +10,7 @@ from pathlib import Path
 from floorcast.config import Config
 from floorcast.errors import ConfigError
 from floorcast.parsing import parse_config
+from floorcast.source import PrometheusSource, Source
 from floorcast.units import floor_to_step
 
 
@@ -54,4 +55,19 @@ def load_project(file: Path, *, environment: Mapping[str, str]) -> Project:
         raise ConfigError(
             f"cannot be read: {reason}", where=str(file), remedy="name a readable YAML file in UTF-8"
         ) from None
-    return Project(file.resolve(), parse_config(text, file=str(file), environment=environment))
+    config = parse_config(text, file=str(file), environment=environment)
+    sources = tuple(_anchored(source, file.resolve().parent) for source in config.sources)
+    return Project(file.resolve(), config.model_copy(update={"sources": sources}))
+
+
+def _anchored(source: Source, base: Path) -> Source:
+    """The source with the paths of its credentials made absolute: its client knows no configuration file."""
+    if not isinstance(source, PrometheusSource):
+        return source
+
+    def at(path: str | None) -> str | None:
+        return path and str(base / path)
+
+    tls = source.tls
+    tls = tls.model_copy(update={"ca": at(tls.ca), "cert": at(tls.cert), "key": at(tls.key)})
+    return source.model_copy(update={"bearer_token_file": at(source.bearer_token_file), "tls": tls})

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ssl
 import time
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import httpx
 from pydantic import BaseModel, Field, ValidationError
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from floorcast.errors import ConfigError, DataError
 from floorcast.source import PrometheusSource
@@ -19,6 +20,12 @@ from floorcast.units import format_duration
 
 _SHOWN = 300
 """Characters of a server's message that an error repeats."""
+
+_PATIENCE = timedelta(minutes=2)
+"""How long a server may ask us to wait. One that asks for more is asked again by the next run."""
+
+_WHOLE = {"partial_response": "false", "deny_partial_response": "1"}
+"""Asks Thanos, then VictoriaMetrics' cluster, for an error in place of part of the data; others pass it over."""
 
 
 class Series(BaseModel):
@@ -46,13 +53,16 @@ class _TransientError(Exception):
 
     what: str
     remedy: str
+    wait: timedelta = timedelta(0)
+    """How long the server asks us to wait before the next attempt."""
 
 
 class PrometheusClient:
     """Queries a source's server. One client serves several threads.
 
     A request is tried `attempts` times with jittered exponential waits from `backoff_s`, where it timed out, was cut
-    off, answered 429 or 5xx, or answered with part of the data only. Raises ConfigError where the URL, a certificate or
+    off, answered 429 or 5xx, or answered with part of the data only; sooner than a `Retry-After` asks for never, and not
+    at all where that is more than two minutes. Raises ConfigError where the URL, a certificate or
     a token file cannot be used.
     """
 
@@ -97,14 +107,21 @@ class PrometheusClient:
         return self._post("query_range", {"query": promql} | {key: f"{value:.3f}" for key, value in times.items()})
 
     def _post(self, path: str, form: dict[str, str]) -> list[Series]:
+        backoff = wait_random_exponential(multiplier=self._backoff_s, max=30)
+
+        def wait_s(state: RetryCallState) -> float:
+            error = state.outcome and state.outcome.exception()
+            asked = error.wait.total_seconds() if isinstance(error, _TransientError) else 0
+            return max(asked, backoff(state))
+
         retrying = Retrying(
             retry=retry_if_exception_type(_TransientError),
             stop=stop_after_attempt(self._attempts),
-            wait=wait_random_exponential(multiplier=self._backoff_s, max=30),
+            wait=wait_s,
             reraise=True,
         )
         try:
-            return retrying(self._once, path, form)
+            return retrying(self._once, path, form | _WHOLE)
         except _TransientError as error:
             raise self._error(f"{error.what}, {self._attempts} times in a row", error.remedy) from None
 
@@ -139,14 +156,22 @@ class PrometheusClient:
                 if time.monotonic() > deadline:
                     # httpx's own timeout starts anew with every byte.
                     raise httpx.ReadTimeout("the answer trickles in")
-            return httpx.Response(response.status_code, content=bytes(body), request=response.request)
+            kept = {name: response.headers[name] for name in ("Date", "Retry-After") if name in response.headers}
+            return httpx.Response(response.status_code, headers=kept, content=bytes(body), request=response.request)
 
     def _read(self, response: httpx.Response) -> list[Series]:
         status = response.status_code
         if status == 429 or status >= 500:
+            said, wait = f"the server answered {status}{self._message(response)}", _retry_after(response)
+            if wait > _PATIENCE:
+                raise self._error(
+                    f"{said}, and asks to be left alone for {format_duration(wait)}",
+                    "let the next run go on from here; lower `concurrency` to ask for less at once",
+                )
             raise _TransientError(
-                f"the server answered {status}{self._message(response)}",
+                said,
                 "look at the server's own log; shorten `chunk` or lower `concurrency` to ask for less at once",
+                wait,
             )
         if status != 200:
             raise self._refusal(response)
@@ -154,8 +179,10 @@ class PrometheusClient:
             answer = _Answer.model_validate_json(response.content)
         except ValidationError as error:
             raise self._misread(response, error) from None
-        if answer.warnings or answer.isPartial:
-            said = self._scrubbed("; ".join(answer.warnings)) or "isPartial"
+        # Prometheus 2.48 to 2.54 puts advice about the query among the warnings.
+        warnings = [text for text in answer.warnings if not text.startswith("PromQL info:")]
+        if warnings or answer.isPartial:
+            said = self._scrubbed("; ".join(warnings)) or "isPartial"
             raise _TransientError(
                 f"partial data, refused ({said})", "mend the part of the server that is down; then this is read again"
             )
@@ -185,7 +212,7 @@ class PrometheusClient:
             if response.content.lstrip().startswith(b"{"):
                 return _TransientError("the answer was cut off", "look for a proxy between here and the server")
             return self._error("the answer is not JSON", "set `url` to the server itself, not to its pages or a login")
-        place = ".".join(map(str, first["loc"]))
+        place = ".".join(map(str, first["loc"])) or "the answer"
         return self._error(
             f"the answer is not what Prometheus' API promises ({place}: {first['msg']}){self._message(response)}",
             "check that `url` leads to a Prometheus API",
@@ -249,6 +276,20 @@ def _api(source: PrometheusSource) -> httpx.URL:
             return url
         fault = f"port {url.port}"
     raise ConfigError(f"the URL cannot be used ({fault})", where=f"source {source.name}: url", remedy="correct `url`")
+
+
+def _retry_after(response: httpx.Response) -> timedelta:
+    """How long the server asks us to wait, in seconds or until a date by its own clock; zero where it does not say."""
+    said = response.headers.get("Retry-After", "").strip()
+    if said.isdecimal():
+        return timedelta(seconds=min(int(said), 10**9))
+    try:
+        until = parsedate_to_datetime(said)
+        sent = response.headers.get("Date")
+        now = parsedate_to_datetime(sent) if sent else datetime.now(UTC)
+        return max(until - now, timedelta(0))
+    except (TypeError, ValueError):
+        return timedelta(0)
 
 
 def _time(moment: datetime) -> dict[str, str]:

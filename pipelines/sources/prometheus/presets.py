@@ -1,6 +1,7 @@
 """What each serving engine calls its metrics, and selectors over them.
 
-Names are listed new before old. A counter is tried with and without `_total`, since the client library decides.
+Names are listed new before old. A counter is tried with and without `_total`, since the client library decides. So it
+does of colons: Python's turns those of samples into underscores where a server asks for OpenMetrics, as Prometheus does.
 """
 
 from __future__ import annotations
@@ -35,12 +36,20 @@ class Preset:
     signals: Mapping[str, Signal]
 
 
+def _spelled(*names: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*names, *(name.replace(":", "_") for name in names)]))
+
+
 def _total(name: str) -> tuple[str, ...]:
-    return (f"{name}_total", name)
+    return _spelled(f"{name}_total", name)
+
+
+def _gauge(*names: str) -> Signal:
+    return Signal(_spelled(*names))
 
 
 def _histogram(*names: str) -> Signal:
-    return Signal(names, "histogram")
+    return Signal(_spelled(*names), "histogram")
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -51,9 +60,9 @@ PRESETS: Mapping[str, Preset] = {
             "requests": _total("vllm:request_success"),
         },
         signals={
-            "running_requests": Signal(("vllm:num_requests_running",)),
-            "waiting_requests": Signal(("vllm:num_requests_waiting",)),
-            "kv_cache_usage": Signal(("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")),
+            "running_requests": _gauge("vllm:num_requests_running"),
+            "waiting_requests": _gauge("vllm:num_requests_waiting"),
+            "kv_cache_usage": _gauge("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
             "ttft_s": _histogram("vllm:time_to_first_token_seconds"),
             "itl_s": _histogram("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"),
             "e2e_s": _histogram("vllm:e2e_request_latency_seconds"),
@@ -64,12 +73,12 @@ PRESETS: Mapping[str, Preset] = {
         counters={
             "tokens_in": _total("sglang:prompt_tokens"),
             "tokens_out": _total("sglang:generation_tokens"),
-            "requests": ("sglang:e2e_request_latency_seconds_count",),
+            "requests": _spelled("sglang:e2e_request_latency_seconds_count"),
         },
         signals={
-            "running_requests": Signal(("sglang:num_running_reqs",)),
-            "waiting_requests": Signal(("sglang:num_queue_reqs",)),
-            "kv_cache_usage": Signal(("sglang:token_usage",)),
+            "running_requests": _gauge("sglang:num_running_reqs"),
+            "waiting_requests": _gauge("sglang:num_queue_reqs"),
+            "kv_cache_usage": _gauge("sglang:token_usage"),
             "ttft_s": _histogram("sglang:time_to_first_token_seconds"),
             "itl_s": _histogram("sglang:inter_token_latency_seconds"),
             "e2e_s": _histogram("sglang:e2e_request_latency_seconds"),
@@ -82,8 +91,8 @@ PRESETS: Mapping[str, Preset] = {
             "requests": ("tgi_request_generated_tokens_count",),
         },
         signals={
-            "running_requests": Signal(("tgi_batch_current_size",)),
-            "waiting_requests": Signal(("tgi_queue_size",)),
+            "running_requests": _gauge("tgi_batch_current_size"),
+            "waiting_requests": _gauge("tgi_queue_size"),
             "itl_s": _histogram("tgi_request_mean_time_per_token_duration"),
             "e2e_s": _histogram("tgi_request_duration"),
         },
@@ -95,9 +104,9 @@ PRESETS: Mapping[str, Preset] = {
             "requests": ("trtllm_e2e_request_latency_seconds_count",),
         },
         signals={
-            "running_requests": Signal(("trtllm_num_requests_running",)),
-            "waiting_requests": Signal(("trtllm_num_requests_waiting",)),
-            "kv_cache_usage": Signal(("trtllm_kv_cache_utilization",)),
+            "running_requests": _gauge("trtllm_num_requests_running"),
+            "waiting_requests": _gauge("trtllm_num_requests_waiting"),
+            "kv_cache_usage": _gauge("trtllm_kv_cache_utilization"),
             "ttft_s": _histogram("trtllm_time_to_first_token_seconds"),
             "itl_s": _histogram("trtllm_time_per_output_token_seconds"),
             "e2e_s": _histogram("trtllm_e2e_request_latency_seconds"),
