@@ -149,6 +149,15 @@ FINDINGS: Schema = {
 workload_class and metric are empty where all are meant. severity is `info` or `warning`; masked steps are missing to
 the forecaster. evidence is a JSON object of figures and words for a person."""
 
+REOPENED: Schema = {
+    "workload_class": pl.String(),
+    "step_start": TIME,
+    "source": pl.String(),
+    "reopened_at": TIME,
+}
+"""Key: workload_class, step_start. Steps whose demand was changed after it had been stored, and when that was last, by
+the clock. A forecast with a later cutoff whose run had begun before was made from other data than are stored now."""
+
 
 def empty(schema: Schema) -> pl.DataFrame:
     """A frame of that schema without rows."""

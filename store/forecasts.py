@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import polars as pl
 
@@ -27,3 +27,15 @@ def read_forecast(store: Store, *, at: datetime) -> pl.DataFrame:
 def read_forecasts(store: Store, *, start: datetime, end: datetime) -> pl.DataFrame:
     """FORECASTS of every cutoff with start <= step_start < end."""
     return read_rows(store, _TABLE, query("forecasts_between"), {"start": start, "end": end})
+
+
+def forecasts_on_changed_data(
+    store: Store, *, at: datetime, look_back: timedelta, since: datetime | None = None
+) -> pl.DataFrame:
+    """The forecasts with since < cutoff <= at (None: the latest per class and metric) made before data changed that lie
+    up to `look_back` before their cutoff.
+
+    Columns: workload_class, metric, cutoff, steps (that changed), first_step, last_step.
+    """
+    parameters = {"at": at, "since": since, "look_back_s": look_back.total_seconds()}
+    return store.read(query("forecasts_on_changed_data"), parameters)

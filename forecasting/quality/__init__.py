@@ -15,27 +15,25 @@ import polars as pl
 from floorcast.columns import FINDINGS, empty
 from forecasting.quality.grid import Grid, frame, mask_of
 from forecasting.quality.levels import level_shifts, spikes, unit_jumps
-from forecasting.quality.presence import clock_skews, gaps, outage_steps, outages, partials
+from forecasting.quality.presence import clock_skew, gaps, outage_steps, outages, partials
 from forecasting.quality.repeats import duplicated_intervals, flat_lines
 
-__all__ = ["find", "masked_steps", "outage_steps"]
+__all__ = ["clock_skew", "find", "masked_steps", "outage_steps"]
 
 
 def find(demand: pl.DataFrame, *, step: timedelta, classes: Collection[str], end: datetime) -> pl.DataFrame:
-    """FINDINGS about the DEMAND rows of the classes before `end`, and about those that lie after it.
+    """FINDINGS about the DEMAND rows of the classes before `end`.
 
     Each kind is looked for in what the kinds before it have not masked.
     """
-    mine = demand.filter(pl.col("workload_class").is_in(list(classes)))
-    known = mine.filter(pl.col("step_start") < end)
-    skews = clock_skews(mine, step=step, end=end)
+    known = demand.filter(pl.col("workload_class").is_in(list(classes)), pl.col("step_start") < end)
     if known.is_empty():
-        return pl.concat([empty(FINDINGS), skews])
+        return empty(FINDINGS)
     grid = Grid.of(known, step=step, end=end)
     found = [*gaps(grid), *partials(grid), *outages(grid, outage_steps(known, step=step))]
     for kind in (flat_lines, duplicated_intervals, unit_jumps, level_shifts, spikes):
         found += kind(grid.without(mask_of(found, grid)))
-    return pl.concat([frame(found, grid), skews]).sort("start", "kind", "workload_class", "metric")
+    return frame(found, grid).sort("start", "kind", "workload_class", "metric")
 
 
 def masked_steps(findings: pl.DataFrame, *, step: timedelta, classes: Collection[str]) -> pl.DataFrame:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import numpy as np
 import polars as pl
 
-from floorcast.columns import FINDINGS, conform
+from floorcast.columns import FINDINGS, empty
+from floorcast.units import floor_to_step
 from forecasting.quality.grid import Finding, Grid, as_json, median, places, shared_runs
 
 MIN_OBSERVED_FRACTION = 0.5
@@ -81,25 +83,22 @@ def outages(grid: Grid, steps: pl.DataFrame) -> list[Finding]:
     return found
 
 
-def clock_skews(demand: pl.DataFrame, *, step: timedelta, end: datetime) -> pl.DataFrame:
-    """FINDINGS of the rows at or after `end`: the clock of what wrote them, or ours, is wrong."""
-    late = demand.filter(pl.col("step_start") >= end)
-    spans = late.group_by("workload_class").agg(
-        start=pl.col("step_start").min(), end=pl.col("step_start").max() + step, rows=pl.len()
-    )
-    evidence = [
-        as_json({"rows": row["rows"], "ahead_h": (row["end"] - end) / timedelta(hours=1)}) for row in spans.to_dicts()
-    ]
-    return conform(
-        spans.with_columns(
-            kind=pl.lit("clock_skew"),
-            metric=pl.lit(""),
-            severity=pl.lit("warning"),
-            masked=pl.lit(value=False),
-            evidence=pl.Series(evidence, dtype=pl.String),
-        ),
-        FINDINGS,
-    )
+def clock_skew(ahead: Mapping[str, tuple[int, datetime | None]], *, present: datetime, step: timedelta) -> pl.DataFrame:
+    """FINDINGS (one, or none) of what is stamped after the present: the clock of what wrote it, or ours, is wrong.
+
+    `ahead` gives by source how many rows or samples, and the time of the latest (None: too far to tell). They are not
+    demand yet, so that nothing is masked. The finding begins with the last complete step, in which it was made.
+    """
+    if not ahead:
+        return empty(FINDINGS)
+    start = floor_to_step(present, step) - step
+    evidence: dict[str, float | int | str] = {}
+    for source, (rows, latest) in sorted(ahead.items()):
+        evidence[f"{source}_rows"] = rows
+        evidence[f"{source}_ahead_h"] = "over 700" if latest is None else (latest - present) / timedelta(hours=1)
+    ends = [present, *(latest for _, latest in ahead.values() if latest is not None)]
+    row = ("clock_skew", "", "", start, max(ends), "warning", False, as_json(evidence))
+    return pl.DataFrame([row], schema=dict(FINDINGS), orient="row")
 
 
 def outage_steps(demand: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:

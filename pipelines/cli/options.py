@@ -13,7 +13,7 @@ from floorcast.units import parse_time
 from pipelines.project import Project, load_project
 
 
-def _time(text: str) -> datetime:
+def time_of(text: str) -> datetime:
     try:
         return parse_time(text)
     except ValueError as error:
@@ -28,7 +28,7 @@ DataOption = Annotated[
 ]
 NowOption = Annotated[
     datetime | None,
-    typer.Option("--now", parser=_time, metavar="TIME", help="Run as if it were TIME (UTC unless it has a zone)."),
+    typer.Option("--now", parser=time_of, metavar="TIME", help="Run as if it were TIME (UTC unless it has a zone)."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 

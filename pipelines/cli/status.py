@@ -40,14 +40,17 @@ def register(app: typer.Typer) -> None:
 
 
 def gather(project: Project, now: datetime) -> dict[str, Any]:
-    """Publication, demand and fits by class, findings of the last days, and the last runs.
+    """Publication, demand and fits by class, what of it changed under the newest forecasts, findings of the last days,
+    and the last runs.
 
     Raises NotFoundError where there is no store.
     """
+    from pipelines.stages.common import HISTORY
     from store.connection import open_store
     from store.demand import demand_extent
     from store.findings import read_findings
     from store.fits import read_fits
+    from store.forecasts import forecasts_on_changed_data
     from store.publications import latest_publication
     from store.rejects import read_rejects
     from store.runs import list_runs
@@ -61,6 +64,7 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
         runs = list_runs(store, limit=8).to_dicts()
         rejects = read_rejects(store)
         findings = read_findings(store, at=now)
+        outdated = forecasts_on_changed_data(store, at=now, look_back=HISTORY)
     models = {(fit["workload_class"], fit["metric"]): fit["model"] for fit in fits if fit["horizon"] == "lead"}
     return {
         "publication": None
@@ -81,6 +85,7 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
             }
             for row in extent
         ],
+        "outdated_forecasts": outdated.to_dicts(),
         "rejected_rows": dict(rejects["reason"].value_counts().sort("reason").iter_rows()),
         "findings": [
             {**row, "evidence": json.loads(row["evidence"])}
@@ -117,6 +122,22 @@ def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
             for row in found["classes"]
         ),
     )
+    if found["outdated_forecasts"]:
+        say("\nnewest forecasts made from data that changed since:")
+        say_table(
+            ("class", "metric", "cutoff", "steps", "from", "to"),
+            (
+                (
+                    row["workload_class"],
+                    row["metric"],
+                    f"{row['cutoff']:%Y-%m-%d %H:%M} UTC",
+                    f"{row['steps']:,}",
+                    f"{row['first_step']:%Y-%m-%d %H:%M} UTC",
+                    f"{row['last_step'] + project.config.step:%Y-%m-%d %H:%M} UTC",
+                )
+                for row in found["outdated_forecasts"]
+            ),
+        )
     if found["rejected_rows"]:
         say("\nrejected rows: " + ", ".join(f"{reason} {rows:,}" for reason, rows in found["rejected_rows"].items()))
     if found["findings"]:

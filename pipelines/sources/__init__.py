@@ -1,7 +1,17 @@
 """Where demand comes from."""
 
-from pipelines.sources.chunk import Chunk
+from pipelines.sources.chunk import CLOCK_TOLERANCE, Chunk
 from pipelines.sources.prometheus import Examined, examine, import_prometheus
+from pipelines.sources.sql import import_sql
 from pipelines.sources.traces import TraceImport, import_trace
 
-__all__ = ["Chunk", "Examined", "TraceImport", "examine", "import_prometheus", "import_trace"]
+__all__ = [
+    "CLOCK_TOLERANCE",
+    "Chunk",
+    "Examined",
+    "TraceImport",
+    "examine",
+    "import_prometheus",
+    "import_sql",
+    "import_trace",
+]

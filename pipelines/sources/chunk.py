@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import polars as pl
 
 from floorcast.columns import REJECTS, empty
+
+CLOCK_TOLERANCE = timedelta(minutes=1)
+"""How far clocks that are kept in time may differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +26,10 @@ class Chunk:
     """Samples or rows read, those before and after the chunk included."""
     server_s: float
     """Time spent waiting for the server."""
+    ahead: int = 0
+    """Samples or rows later than the present, by more than `CLOCK_TOLERANCE`. They are in nothing else here."""
+    newest_ahead: datetime | None = None
+    """The time of the latest of them."""
     rejects: pl.DataFrame = field(default_factory=lambda: empty(REJECTS))
     """`floorcast.columns.REJECTS`: the rows that could not be used, a limited number of each reason."""
     rejected: Mapping[str, int] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from forecasting.series import Series
 from pipelines.project import Project
 from store.connection import open_store
 from store.demand import read_demand
-from store.findings import replace_findings
+from store.findings import read_findings, replace_findings
 from store.settings import claim_step
 
 HISTORY = timedelta(days=42)
@@ -52,13 +52,18 @@ def read_series(project: Project, *, as_of: datetime) -> tuple[dict[tuple[str, M
     )
 
 
-def judge_demand(project: Project, *, as_of: datetime) -> int:
-    """Store what is suspicious about the stored demand before `as_of`, in place of what was; returns the findings."""
+def judge_demand(project: Project, *, as_of: datetime, skew: pl.DataFrame | None) -> int:
+    """Store what is suspicious about the stored demand before `as_of`, in place of what was; returns the findings.
+
+    `skew`: FINDINGS about the sources' clocks, which no demand shows; None keeps those that are stored.
+    """
     config, demand = project.config, _stored_demand(project, as_of)
     findings = find(demand, step=config.step, classes=list(config.classes), end=as_of)
-    with open_store(project.store_path) as store:
-        replace_findings(store, findings)
-    return findings.height
+    with open_store(project.store_path) as store, store.transaction():
+        if skew is None:
+            skew = read_findings(store).filter(kind="clock_skew")
+        replace_findings(store, pl.concat([findings, skew]))
+    return findings.height + skew.height
 
 
 def _stored_demand(project: Project, as_of: datetime) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from floorcast.columns import DEMAND, FINDINGS, Metric, conform, empty
 from forecasting.cleaning import to_series
-from forecasting.quality import find, masked_steps
+from forecasting.quality import clock_skew, find, masked_steps
 from forecasting.quality.grid import median, runs
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
@@ -272,14 +272,30 @@ def test_a_class_replayed_day_by_day_is_told_once_and_kept() -> None:
     assert found(fleet(replay)) == [("duplicated_interval", "chat", "", DAY, SIZE, False)]
 
 
-def test_rows_of_the_future_are_told_and_not_looked_at() -> None:
-    """The series are those of a demand without them."""
-    end = END - 6 * STEP
-    findings = find(fleet(), step=STEP, classes=CLASSES, end=end)
-    assert findings.select("kind", "workload_class", "start", "end", "masked").rows() == [
-        ("clock_skew", name, end, END, False) for name in CLASSES
-    ]
-    assert json.loads(findings["evidence"][0]) == {"rows": 6, "ahead_h": 1.0}
+def test_rows_of_the_future_are_not_looked_at() -> None:
+    """The findings are those of a demand without them."""
+    chat = rows("chat", traffic(2))
+    end, stuck = END - 20 * STEP, {m: pl.lit(chat[m][SIZE - 20]) for m in ("tokens_in", "tokens_out")}
+    demand = fleet(changed(chat, SIZE - 20, SIZE, **stuck))
+    assert find(demand, step=STEP, classes=CLASSES, end=END)["kind"].to_list() == ["flat_line"]
+    assert find(demand, step=STEP, classes=CLASSES, end=end).is_empty()
+
+
+def test_a_clock_that_is_ahead_is_one_finding_with_the_figures_of_each_source() -> None:
+    """Of the last complete step, since what is found about the present must have begun before it."""
+    now = END + 2 * STEP / 5
+    latest = now + timedelta(minutes=90)
+    found = clock_skew({"prod": (12, latest), "old": (3, None)}, present=now, step=STEP)
+    assert found.schema == dict(FINDINGS)
+    one = found.row(0, named=True)
+    assert (one["kind"], one["start"], one["end"], one["masked"]) == ("clock_skew", END - STEP, latest, False)
+    assert json.loads(one["evidence"]) == {
+        "old_rows": 3,
+        "old_ahead_h": "over 700",
+        "prod_rows": 12,
+        "prod_ahead_h": 1.5,
+    }
+    assert clock_skew({}, present=now, step=STEP).is_empty()
 
 
 def test_classes_that_are_not_asked_for_are_not_looked_at() -> None:

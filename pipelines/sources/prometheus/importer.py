@@ -15,7 +15,7 @@ from floorcast.config import WorkloadClass
 from floorcast.errors import ConfigError, DataError
 from floorcast.source import PrometheusSource
 from floorcast.units import EPOCH, floor_to_step
-from pipelines.sources.chunk import Chunk
+from pipelines.sources.chunk import CLOCK_TOLERANCE, Chunk
 from pipelines.sources.prometheus.client import PrometheusClient, Series
 from pipelines.sources.prometheus.counters import GAP_INTERVALS, MINUTES, per_minute, to_demand
 from pipelines.sources.prometheus.presets import COUNTERS, PRESETS, matchers, selector
@@ -23,6 +23,8 @@ from pipelines.sources.prometheus.series import to_samples
 
 _MINUTE = timedelta(minutes=1)
 _AROUND = timedelta(minutes=5)
+_AHEAD = timedelta(minutes=15)
+"""How far beyond the present samples are looked for. A server takes none that are more than 10 minutes ahead of it."""
 _MAX_POINTS = 10_000
 """Prometheus answers at most 11,000 points a series."""
 
@@ -49,10 +51,11 @@ def import_prometheus(
 ) -> Iterator[Chunk]:
     """Read the classes that have a `match`, from `start` (rounded down to a step) to the last complete step.
 
-    `end` is taken for the present. A step is complete when a sample at or after its end was read, or when more than
-    `allowed_lateness` has passed since. Chunks come in time order, contiguous, each at most `source.chunk` long and
-    ending on a multiple of it since 1970, so that a resumed import cuts time as an undisturbed one does; `progress`
-    is told how many of how many are done. A class without series in a step has no row there.
+    `end` is taken for the present; later samples are counted and not used. A step is complete when a sample at or
+    after its end was read, or when more than `allowed_lateness` has passed since. Chunks come in time order,
+    contiguous, each at most `source.chunk` long and ending on a multiple of it since 1970, so that a resumed import
+    cuts time as an undisturbed one does; `progress` is told how many of how many are done. A class without series in a
+    step has no row there.
 
     Raises ConfigError where labels or queries cannot be used, and DataError where the server does not answer with
     all there is; the chunks before it stand, and the time from there on remains to be read.
@@ -80,6 +83,8 @@ def import_prometheus(
                     demand=demand.filter(pl.col("step_start") < complete),
                     samples=found.samples,
                     server_s=found.server_s,
+                    ahead=found.ahead,
+                    newest_ahead=found.newest_ahead,
                 )
             done += 1
             if progress is not None:
@@ -96,6 +101,8 @@ class _Read:
     server_s: float
     last: datetime | None
     """When the newest of the samples was taken."""
+    ahead: int = 0
+    newest_ahead: datetime | None = None
 
 
 def questions(source: PrometheusSource, classes: Mapping[str, WorkloadClass]) -> list[Question]:
@@ -163,18 +170,30 @@ def _read_counters(reader: _Reader, asked: list[Question], low: datetime, high: 
     interval = reader.source.scrape_interval
     # Enough to know what was there before and what goes on after.
     around = max(_AROUND, 2 * GAP_INTERVALS * interval)
-    until = min(high + around, now)
+    until = high + around if high + around <= now else now + _AHEAD
     answers, server_s = reader.ask(
         asked, lambda one: reader.client.samples(one.promql, end=until, span=until - low + around)
     )
-    samples = to_samples((one.workload_class, one.metric, series) for one, series in answers)
-    newest = samples["t"].max()
+    everything = to_samples((one.workload_class, one.metric, series) for one, series in answers)
+    samples = everything.filter(pl.col("t") <= _milliseconds(now))
+    ahead = everything.filter(pl.col("t") > _milliseconds(now + CLOCK_TOLERANCE))
     return _Read(
         minutes=per_minute(samples, start=low, end=high, scrape_interval=interval),
         samples=samples.height,
         server_s=server_s,
-        last=EPOCH + timedelta(milliseconds=newest) if isinstance(newest, int) else None,
+        last=_newest(samples),
+        ahead=ahead.height,
+        newest_ahead=_newest(ahead),
     )
+
+
+def _milliseconds(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def _newest(samples: pl.DataFrame) -> datetime | None:
+    newest = samples["t"].max()
+    return EPOCH + timedelta(milliseconds=newest) if isinstance(newest, int) else None
 
 
 def _read_queries(reader: _Reader, asked: list[Question], low: datetime, high: datetime, now: datetime) -> _Read:
