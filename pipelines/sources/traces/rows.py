@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from pipelines.sources.traces.files import (
     not_readable,
     scan_file,
 )
-from pipelines.sources.traces.layout import Layout, class_sql, layout_of, time_sql
+from pipelines.sources.traces.layout import STAMPS, Layout, class_sql, layout_of, time_sql
 from pipelines.sources.traces.result import MAX_REJECTS_KEPT, Rejects, TraceImport, check_reject_share
 from pipelines.sources.traces.steps import Steps, interval_steps, request_steps
 
@@ -45,9 +46,30 @@ _REASONS = (
 _RAW_LENGTH = 500
 _EARLIEST = microseconds(datetime(2000, 1, 1, tzinfo=UTC))
 _LATEST = microseconds(datetime(2100, 1, 1, tzinfo=UTC))
-_USABLE = "SELECT rowid AS id, * FROM data WHERE reason IS NULL"
-_SAME_TIME = f"FROM ({_USABLE}) QUALIFY t = lag(t) OVER () OR t = lead(t) OVER ()"
-"""Neighbours of one time: a few rows to sort instead of all."""
+_BLOCK = 2048
+"""Rows whose order is judged at once; only where a block looks wrong are its rows."""
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A file in the table `parsed`: its rows are those from `first` to `last` there."""
+
+    file: TraceFile
+    scan: Scan
+    earliest: int
+    """microseconds since 1970 of the first time that can be meant"""
+    first: int
+    last: int
+    unsplit: pl.DataFrame
+    """the lines that are no rows"""
+
+    @property
+    def rows(self) -> str:
+        return f"id BETWEEN {self.first} AND {self.last}"
+
+    @property
+    def usable(self) -> str:
+        return f"FROM data WHERE reason IS NULL AND {self.rows}"
 
 
 def import_rows(
@@ -57,23 +79,29 @@ def import_rows(
     layout = layout_of(source, step=step, classes=classes)
     files = find_files(source.path, base=base, kind=layout.kind, key="path")
     with connection() as con:
-        _create_table(con, sorted({*layout.mapping.values(), *layout.named}))
-        found = [
-            _load(con, file, number, layout=layout, max_tokens=source.max_tokens, until=until)
-            for number, file in enumerate(files)
-        ]
+        _create_table(con, layout)
+        loaded: list[_Loaded] = []
+        for file in files:
+            loaded.append(_load(con, file, layout, after=loaded[-1].last if loaded else -1))
+        _create_view(con, layout)
+        found = [_judge(con, part, layout, max_tokens=source.max_tokens, until=until) for part in loaded]
         if layout.ordered:
-            for number in range(len(files)):
-                _reject_out_of_order(con, number)
+            for part in loaded:
+                _reject_out_of_order(con, part)
         if layout.row_interval is not None:
             # By the class as written: two of its values that are mapped to one class add up.
-            _reject_duplicates(con, key="class_key, t", among=_USABLE)
+            _reject_duplicates(con, key="class_key, t", among="FROM data WHERE reason IS NULL")
         elif layout.exact_clock:
-            _reject_duplicates(con, key="file, t, tokens_in, tokens_out", among=_SAME_TIME)
-        rejects = Rejects.of(source, [*found, _late_rejects(con, files)])
+            for part in loaded:
+                # Neighbours of one time: a few rows to sort instead of all.
+                same_time = f"{part.usable} QUALIFY t = lag(t) OVER () OR t = lead(t) OVER ()"
+                _reject_duplicates(con, key="t, tokens_in, tokens_out", among=same_time)
         counts = dict(con.execute("SELECT reason::VARCHAR, count(*) FROM data GROUP BY ALL").fetchall())
         used, past_until = counts.pop(None, 0), counts.pop(_PAST_UNTIL, 0)
+        if unsplit := sum(part.unsplit.height for part in loaded):
+            counts["malformed_row"] = counts.get("malformed_row", 0) + unsplit
         read = used + past_until + sum(counts.values())
+        rejects = Rejects.of(source, [*found, *(_late_rejects(con, part) for part in loaded)])
         where = str(files[0].path) if len(files) == 1 else f"{source.path} ({len(files)} files)"
         if not read:
             raise DataError("has a header but no rows", where=where, remedy="export the trace again")
@@ -109,103 +137,115 @@ def _steps(
     return request_steps(con, step=step, classes=layout.named, observed_until=until, source=source.name, where=where)
 
 
-def _create_table(con: duckdb.DuckDBPyConnection, classes: list[str]) -> None:
+def _create_table(con: duckdb.DuckDBPyConnection, layout: Layout) -> None:
+    """`parsed` holds what differs from row to row: tens of millions of them are written and read again."""
     con.execute(f"CREATE TYPE reason AS ENUM ({', '.join(map(literal, _REASONS))})")
+    classes = sorted({*layout.mapping.values(), *layout.named})
     con.execute(f"CREATE TYPE workload_class AS ENUM ({', '.join(map(literal, classes))})")
+    by_class = ", class workload_class" if layout.class_position is not None else ""
+    sums = ", requests DOUBLE, class_key UBIGINT" if layout.row_interval is not None else ""
     con.execute(
-        "CREATE TABLE data (file USMALLINT, t BIGINT, tokens_in DOUBLE, tokens_out DOUBLE, requests DOUBLE, "
-        "class workload_class, class_key UBIGINT, reason reason)"
+        f"CREATE TABLE parsed (t BIGINT, tokens_in DOUBLE, tokens_out DOUBLE, malformed BOOLEAN{by_class}{sums})"
     )
 
 
-def _load(
-    con: duckdb.DuckDBPyConnection,
-    file: TraceFile,
-    number: int,
-    *,
-    layout: Layout,
-    max_tokens: int,
-    until: datetime | None,
-) -> pl.DataFrame:
-    """Append a file to `data`, a row for every row, and hand back those that could not be parsed.
+def _create_view(con: duckdb.DuckDBPyConnection, layout: Layout) -> None:
+    """`data`: a row for every row read, its class, and why it is not used (null: it is)."""
+    con.execute("ALTER TABLE parsed ADD COLUMN reason reason")
+    by_class = "class" if layout.class_position is not None else f"{class_sql('NULL', layout)}::workload_class AS class"
+    sums = ", requests, class_key" if layout.row_interval is not None else ""
+    con.execute(
+        f"CREATE VIEW data AS SELECT rowid AS id, t, tokens_in, tokens_out, malformed, {by_class}{sums}, reason "
+        "FROM parsed"
+    )
+
+
+def _load(con: duckdb.DuckDBPyConnection, file: TraceFile, layout: Layout, *, after: int) -> _Loaded:
+    """Append a file to `parsed`, a row for every row. `after`: the last row of the file before.
 
     A quote that does not close can swallow the rest of a CSV, so a fault in a strict scan means to read it again.
     """
     try:
         for strict in (True, False):
             scan = scan_file(con, file, layout.columns, strict=strict)
-            numeric = _numeric_times(con, scan, layout)
-            parsed = _parse_sql(scan, layout, numeric=numeric, max_tokens=max_tokens, until=until)
+            time, earliest = _time(con, scan, layout)
             _forget_unsplit(con)
-            con.execute(
-                f"INSERT INTO data SELECT {number}, t, tokens_in, tokens_out, requests, class, class_key, reason "
-                f"FROM ({parsed})"
-            )
+            con.execute(f"INSERT INTO parsed {_parse_sql(scan, layout, time=time)}")
             unsplit = _unsplit(con, file)
             if unsplit.is_empty() or not scan.strict:
                 break
-            con.execute(f"DELETE FROM data WHERE file = {number}")
-        bad = con.execute(
-            f"SELECT count(*) FROM data WHERE file = {number} AND reason <> '{_PAST_UNTIL}'"
-        ).fetchall() != [(0,)]
-        con.execute(f"INSERT INTO data (file, reason) SELECT {number}, 'malformed_row' FROM range({unsplit.height})")
-        unparsed = _unparsed(con, parsed, file) if bad else unsplit.clear()
+            con.execute(f"DELETE FROM parsed WHERE rowid > {after}")
     except duckdb.Error as error:
         raise not_readable(file.path, file.kind, error) from None
-    return pl.concat([unsplit, unparsed])
+    [(first, last)] = con.execute(f"SELECT min(rowid), max(rowid) FROM parsed WHERE rowid > {after}").fetchall()
+    if first is None:
+        first, last = after + 1, after
+    return _Loaded(file, scan, earliest, first, last, unsplit)
 
 
-def _numeric_times(con: duckdb.DuckDBPyConnection, scan: Scan, layout: Layout) -> bool:
-    """Whether more of a file's first times make sense as numbers than as timestamps."""
-    number, stamp = (time_sql("value", scan.types[0], layout, numeric=numeric) for numeric in (True, False))
-    plausible = f"BETWEEN {_EARLIEST} AND {_LATEST}"
-    [(more,)] = con.execute(
-        f"SELECT count(*) FILTER ({number} {plausible}) > count(*) FILTER ({stamp} {plausible}) "
-        f"FROM (SELECT {scan.values[0]} AS value FROM {scan.relation} LIMIT {SAMPLE})"
-    ).fetchall()
-    return bool(more)
+def _time(con: duckdb.DuckDBPyConnection, scan: Scan, layout: Layout) -> tuple[str, int]:
+    """The time of a file's rows as SQL, and the earliest that can be meant.
 
-
-def _parse_sql(scan: Scan, layout: Layout, *, numeric: bool, max_tokens: int, until: datetime | None) -> str:
-    """Query of a row for every row of a file: t, tokens_in, tokens_out, requests, class, class_key (the class as
-    written), reason (null: fine), raw."""
-    names = ("tokens_in", "tokens_out", *(("requests",) if layout.requests_position is not None else ()))
-    positions = (1, 2, *(() if layout.requests_position is None else (layout.requests_position,)))
-    numbers = [
-        f"TRY_CAST({scan.values[position]} AS DOUBLE) AS {name}"
-        for name, position in zip(names, positions, strict=True)
+    Its first rows tell whether they make more sense as numbers than as timestamps, and how most of those are written.
+    """
+    value, duckdb_type = scan.values[0], scan.types[0]
+    counts = [
+        f"count(*) FILTER ({time_sql('value', duckdb_type, layout, numeric=numeric)} BETWEEN {_EARLIEST} AND {_LATEST})"
+        for numeric in (True, False)
     ]
-    if layout.requests_position is None:
-        numbers.append(f"{'NULL' if layout.row_interval is not None else '1'}::DOUBLE AS requests")
+    if duckdb_type == "VARCHAR":
+        counts += [f"count(try_strptime(value, {literal(stamp)}))" for stamp in STAMPS]
+    [(numbers, stamps, *hits)] = con.execute(
+        f"SELECT {', '.join(counts)} FROM (SELECT {value} AS value FROM {scan.relation} LIMIT {SAMPLE})"
+    ).fetchall()
+    if numbers > stamps:
+        earliest = _EARLIEST if layout.start_us is None else max(_EARLIEST, layout.start_us)
+        return time_sql(value, duckdb_type, layout, numeric=True), earliest
+    usual = STAMPS[hits.index(max(hits))] if any(hits) else None
+    return time_sql(value, duckdb_type, layout, numeric=False, usual=usual), _EARLIEST
+
+
+def _parse_sql(scan: Scan, layout: Layout, *, time: str) -> str:
+    """Query of a row of `parsed` for every row of a file, what cannot be read as null."""
+
+    def number(position: int | None) -> str:
+        return "NULL" if position is None else f"TRY_CAST({scan.values[position]} AS DOUBLE)"
+
+    columns = [time, number(1), number(2), scan.malformed]
     value = "NULL" if layout.class_position is None else scan.values[layout.class_position]
-    class_key = "NULL" if layout.row_interval is None else f"hash({value})"
+    if layout.class_position is not None:
+        columns.append(class_sql(value, layout))
+    if layout.row_interval is not None:
+        columns += [number(layout.requests_position), f"hash({value})"]
+    return f"SELECT {', '.join(columns)} FROM {scan.relation}"
+
+
+def _judge(
+    con: duckdb.DuckDBPyConnection, part: _Loaded, layout: Layout, *, max_tokens: int, until: datetime | None
+) -> pl.DataFrame:
+    """Mark the rows of a file that cannot be used by themselves, and hand them back as they are in the file."""
     interval_us = 0 if layout.row_interval is None else microseconds(layout.row_interval)
     limit = max_tokens * (layout.row_interval.total_seconds() if layout.row_interval is not None else 1)
     past = "false" if until is None else f"t >= {microseconds(until) - max(interval_us - 1, 0)}"
-    bad_requests = (
-        "NOT coalesce(requests BETWEEN 0 AND 1e15, false)" if layout.requests_position is not None else "false"
-    )
-    earliest = _EARLIEST
-    if layout.start_us is not None and numeric:
-        earliest = max(earliest, layout.start_us)
-    return f"""
-        SELECT t, tokens_in, tokens_out, requests, class::workload_class AS class, class_key, raw, CASE
-            WHEN t BETWEEN {earliest} AND {_LATEST} AND tokens_in BETWEEN 0 AND {limit}
-                AND tokens_out BETWEEN 0 AND {limit} AND class IS NOT NULL
-                AND NOT (malformed OR {past} OR {bad_requests}) THEN NULL
+    time = f"t BETWEEN {part.earliest} AND {_LATEST}"
+    usable = [f"NOT malformed AND {time} AND tokens_in BETWEEN 0 AND {limit} AND tokens_out BETWEEN 0 AND {limit}"]
+    usable.append(f"NOT ({past})")
+    if layout.class_position is not None:
+        usable.append("class IS NOT NULL")
+    if layout.requests_position is not None:
+        usable.append("requests BETWEEN 0 AND 1e15")
+    con.execute(f"""
+        UPDATE parsed SET reason = CASE
             WHEN malformed THEN 'malformed_row'
-            WHEN NOT coalesce(t BETWEEN {earliest} AND {_LATEST}, false) THEN 'unparsable_time'
+            WHEN NOT coalesce({time}, false) THEN 'unparsable_time'
             WHEN {past} THEN '{_PAST_UNTIL}'
-            WHEN class IS NULL THEN 'unknown_class'
+            {"WHEN class IS NULL THEN 'unknown_class'" if layout.class_position is not None else ""}
             WHEN tokens_in IS NULL OR tokens_out IS NULL OR isnan(tokens_in) OR isnan(tokens_out) THEN 'missing_tokens'
             WHEN tokens_in < 0 OR tokens_out < 0 THEN 'negative_tokens'
             WHEN tokens_in > {limit} OR tokens_out > {limit} THEN 'absurd_tokens'
-            ELSE 'missing_requests' END::reason AS reason
-        FROM (
-            SELECT {time_sql(scan.values[0], scan.types[0], layout, numeric=numeric)} AS t, {", ".join(numbers)},
-                {class_sql(value, layout)} AS class,
-                {class_key}::UBIGINT AS class_key, {scan.malformed} AS malformed, {scan.raw} AS raw
-            FROM {scan.relation})"""
+            ELSE 'missing_requests' END::reason
+        WHERE rowid BETWEEN {part.first} AND {part.last} AND NOT coalesce({" AND ".join(usable)}, false)""")
+    return pl.concat([part.unsplit, _unparsed(con, part)], how="vertical_relaxed")
 
 
 def _forget_unsplit(con: duckdb.DuckDBPyConnection) -> None:
@@ -226,51 +266,74 @@ def _unsplit(con: duckdb.DuckDBPyConnection, file: TraceFile) -> pl.DataFrame:
     return found
 
 
-def _unparsed(con: duckdb.DuckDBPyConnection, parsed: str, file: TraceFile) -> pl.DataFrame:
-    """Second scan of a file, for the text of its rejected rows."""
+def _unparsed(con: duckdb.DuckDBPyConnection, part: _Loaded) -> pl.DataFrame:
+    """Second scan of a file, if any of its rows were rejected, for their text."""
+    con.execute(
+        f"CREATE OR REPLACE TEMP TABLE bad AS SELECT id - {part.first} + 1 AS _row, reason AS _reason FROM data "
+        f"WHERE reason <> '{_PAST_UNTIL}' AND {part.rows} "
+        f"QUALIFY row_number() OVER (PARTITION BY reason ORDER BY id) <= {MAX_REJECTS_KEPT}"
+    )
+    if con.execute("SELECT count(*) FROM bad").fetchall() == [(0,)]:
+        return Rejects.none()
     _forget_unsplit(con)
-    found: pl.DataFrame = con.sql(
-        f"SELECT {literal(file.path.name)} AS file, row_number, reason::VARCHAR AS reason, "
-        f"left(raw, {_RAW_LENGTH}) AS raw FROM (SELECT row_number() OVER () AS row_number, * FROM ({parsed})) "
-        f"WHERE reason <> '{_PAST_UNTIL}' "
-        f"QUALIFY row_number() OVER (PARTITION BY reason ORDER BY row_number) <= {MAX_REJECTS_KEPT} ORDER BY row_number"
-    ).pl()
-    return found
+    try:
+        found = con.sql(
+            f"SELECT {literal(part.file.path.name)} AS file, _row AS row_number, _reason::VARCHAR AS reason, "
+            f"left({part.scan.raw}, {_RAW_LENGTH}) AS raw "
+            f"FROM (SELECT row_number() OVER () AS _row, * FROM {part.scan.relation}) "
+            "JOIN bad USING (_row) ORDER BY _row"
+        ).pl()
+    except duckdb.Error as error:
+        raise not_readable(part.file.path, part.file.kind, error) from None
+    return _numbered(found, part)
 
 
-def _reject_out_of_order(con: duckdb.DuckDBPyConnection, file: int) -> None:
+def _numbered(found: pl.DataFrame, part: _Loaded) -> pl.DataFrame:
+    """Count the lines that are no rows in the numbers of the rows after them."""
+    lines = part.unsplit["row_number"]
+    before = (lines - pl.int_range(lines.len(), eager=True)).search_sorted(found["row_number"], side="right")
+    return found.with_columns(row_number=pl.col("row_number") + before)
+
+
+def _reject_out_of_order(con: duckdb.DuckDBPyConnection, part: _Loaded) -> None:
     """Mark the rows of a file that are far ahead of both rows after them, then those far behind what is left.
 
-    In this order, since one time far in the future would otherwise condemn every row after it.
+    In this order, since one time far in the future would otherwise condemn every row after it. Either has a row far
+    behind an earlier one, so nothing is to be done where no block of rows reaches far behind its own or an earlier
+    maximum.
     """
     tolerance = microseconds(ORDER_TOLERANCE)
-    usable = f"{_USABLE} AND file = {file}"
+    [(suspect,)] = con.execute(
+        f"SELECT coalesce(bool_or(low < high - {tolerance}), false) FROM ("
+        f"SELECT low, max(high) OVER (ORDER BY block) AS high FROM ("
+        f"SELECT id // {_BLOCK} AS block, min(t) AS low, max(t) AS high {part.usable} GROUP BY ALL))"
+    ).fetchall()
+    if not suspect:
+        return
     for condition in (
         f"SELECT id, t > lead(t, 1) OVER () + {tolerance} AND t > lead(t, 2) OVER () + {tolerance} AS wrong",
         f"SELECT id, t < max(t) OVER (ROWS UNBOUNDED PRECEDING) - {tolerance} AS wrong",
     ):
         con.execute(
-            f"UPDATE data SET reason = 'time_out_of_order' "
-            f"WHERE rowid IN (SELECT id FROM ({condition} FROM ({usable})) WHERE wrong)"
+            f"UPDATE parsed SET reason = 'time_out_of_order' "
+            f"WHERE rowid IN (SELECT id FROM ({condition} {part.usable}) WHERE wrong)"
         )
 
 
 def _reject_duplicates(con: duckdb.DuckDBPyConnection, *, key: str, among: str) -> None:
     """Mark all but the first of the rows with the same key."""
     con.execute(
-        f"UPDATE data SET reason = 'duplicate' WHERE rowid IN (SELECT id FROM ({among}) "
+        f"UPDATE parsed SET reason = 'duplicate' WHERE rowid IN (SELECT id FROM (SELECT id, {key} {among}) "
         f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY id) > 1)"
     )
 
 
-def _late_rejects(con: duckdb.DuckDBPyConnection, files: list[TraceFile]) -> pl.DataFrame:
-    """The rows that were fine by themselves, as parsed."""
-    names = " ".join(f"WHEN {number} THEN {literal(file.path.name)}" for number, file in enumerate(files))
-    found: pl.DataFrame = con.sql(
-        f"SELECT CASE file {names} END AS file, data.rowid - first_id + 1 AS row_number, reason::VARCHAR AS reason, "
-        "concat_ws(',', make_timestamp(t), class, tokens_in, tokens_out) AS raw "
-        "FROM data JOIN (SELECT file, min(rowid) AS first_id FROM data GROUP BY file) USING (file) "
-        "WHERE reason IN ('time_out_of_order', 'duplicate') "
-        f"QUALIFY row_number() OVER (PARTITION BY reason ORDER BY data.rowid) <= {MAX_REJECTS_KEPT} ORDER BY ALL"
+def _late_rejects(con: duckdb.DuckDBPyConnection, part: _Loaded) -> pl.DataFrame:
+    """The rows of a file that were fine by themselves, as parsed."""
+    found = con.sql(
+        f"SELECT {literal(part.file.path.name)} AS file, id - {part.first} + 1 AS row_number, "
+        "reason::VARCHAR AS reason, concat_ws(',', make_timestamp(t), class, tokens_in, tokens_out) AS raw "
+        f"FROM data WHERE reason IN ('time_out_of_order', 'duplicate') AND {part.rows} "
+        f"QUALIFY row_number() OVER (PARTITION BY reason ORDER BY id) <= {MAX_REJECTS_KEPT} ORDER BY id"
     ).pl()
-    return found
+    return _numbered(found, part)
