@@ -163,6 +163,10 @@ class PrometheusSource(Section):
         return self
 
 
+_POSTGRESQL = re.compile(r"postgres(ql)?://([^:@/?#\s]+(:[^:@/?#\s]*)?@)?[^@#\s]+")
+"""A URL of which it is certain where the password ends."""
+
+
 class SqlSource(Section):
     """A gateway's table or log of requests, one row each, read by a query."""
 
@@ -201,7 +205,7 @@ class SqlSource(Section):
     @model_validator(mode="after")
     def _usable(self) -> Self:
         # All of them of the whole source: the fault of a single key would show its value, and a URL holds a password.
-        if self.database is not None and not re.fullmatch(r"postgres(ql)?://\S+", self.database):
+        if self.database is not None and not _POSTGRESQL.fullmatch(self.database):
             raise PydanticCustomError(
                 "not_postgresql",
                 "only PostgreSQL can be asked, and files without a `database`",

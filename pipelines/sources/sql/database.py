@@ -31,7 +31,7 @@ _BATCH = 100_000
 _END = "; \n\t"
 _ATTEMPTS = 4
 _BACKOFF_S = 0.5
-_GRACE_S = 10.0
+_GRACE_S = 5.0
 """How much longer than the server's own time-out we wait for the server to say so."""
 
 _PASSING = re.compile("08|40|53|57P")
