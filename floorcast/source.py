@@ -192,9 +192,7 @@ class SqlSource(Section):
     max_reject_share: Fraction = Field(
         default=0.01, ge=0, le=1, description="the import fails where more of a chunk's rows cannot be used"
     )
-    timeout: Duration = Field(
-        default=timedelta(minutes=5), description="how long PostgreSQL may work on one chunk; whole milliseconds"
-    )
+    timeout: Duration = Field(default=timedelta(minutes=5), description="how long PostgreSQL may work on one query")
     history: Duration = Field(default=timedelta(days=28), description="how far back the first run reads")
     chunk: Duration = Field(default=timedelta(days=1), description="how much time one query asks for at the most")
     allowed_lateness: Duration = Field(

@@ -37,7 +37,9 @@ _GRACE_S = 5.0
 _PASSING = re.compile("08|40|53|57P")
 """SQLSTATE of what another attempt may not meet: connections, conflicts, resources, a server that comes or goes."""
 _REFUSED = re.compile(
-    "authentication failed|no password supplied|pg_hba.conf|permission denied|does not exist|certificate|SSL|invalid"
+    "Failed to connect.*"
+    "(authentication failed|no password supplied|pg_hba.conf|does not exist|certificate|SSL|invalid)",
+    re.DOTALL,
 )
 """Failures to connect have no SQLSTATE. These stay; the wording is that of servers whose messages are in English."""
 
@@ -124,7 +126,7 @@ def _from_postgresql(source: SqlSource, database: str, statement: str, write: Wr
     from adbc_driver_postgresql import dbapi  # noqa: PLC0415 (imports pandas where it is installed: half a second)
 
     url = f"{database}{'&' if '?' in database else '?'}connect_timeout=10&application_name=floorcast"
-    timeout_ms = round(source.timeout.total_seconds() * 1000)
+    timeout_ms = max(round(source.timeout.total_seconds() * 1000), 1)  # 0 would mean none
     began = time.monotonic()
 
     def read() -> Fetched:
