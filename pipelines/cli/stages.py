@@ -91,7 +91,7 @@ def _ingest(
     nothing else is. Killed or failed, it is simply run again.
 
     \b
-    Examples:
+    Example:
       floorcast ingest --config floorcast.yaml --now 2026-11-30T08:50
       floorcast ingest --from 2026-11-28T06:00 --to 2026-11-28T09:00 --source prod
     """
