@@ -61,9 +61,9 @@ class PrometheusClient:
     """Queries a source's server. One client serves several threads.
 
     A request is tried `attempts` times with jittered exponential waits from `backoff_s`, where it timed out, was cut
-    off, answered 429 or 5xx, or answered with part of the data only; sooner than a `Retry-After` asks for never, and not
-    at all where that is more than two minutes. Raises ConfigError where the URL, a certificate or
-    a token file cannot be used.
+    off, answered 429 or 5xx, or answered with part of the data only. A `Retry-After` is waited for, unless it is more
+    than two minutes: then there is no other attempt. Raises ConfigError where the URL, a certificate or a token file
+    cannot be used.
     """
 
     def __init__(self, source: PrometheusSource, *, attempts: int = 5, backoff_s: float = 0.5) -> None:

@@ -1,7 +1,7 @@
 """What each serving engine calls its metrics, and selectors over them.
 
 Names are listed new before old. A counter is tried with and without `_total`, since the client library decides. So it
-does of colons: Python's turns those of samples into underscores where a server asks for OpenMetrics, as Prometheus does.
+does of colons: Python's turns those of samples into underscores where it is asked for OpenMetrics, as Prometheus does.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 @dataclass(frozen=True)
 class Signal:
-    """A live signal. A histogram's names are those before `_bucket`, `_sum` and `_count`."""
+    """A live signal. A histogram's names are those before `_bucket`, `_sum` and `_count`. `over` makes one value of
+    several replicas' gauges."""
 
     names: tuple[str, ...]
     kind: Literal["gauge", "histogram"] = "gauge"
     labels: Mapping[str, str] = field(default_factory=dict)
+    over: Literal["sum", "max"] = "sum"
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ def _total(name: str) -> tuple[str, ...]:
     return _spelled(f"{name}_total", name)
 
 
-def _gauge(*names: str) -> Signal:
-    return Signal(_spelled(*names))
+def _gauge(*names: str, over: Literal["sum", "max"] = "sum") -> Signal:
+    return Signal(_spelled(*names), over=over)
 
 
 def _histogram(*names: str) -> Signal:
@@ -62,7 +64,7 @@ PRESETS: Mapping[str, Preset] = {
         signals={
             "running_requests": _gauge("vllm:num_requests_running"),
             "waiting_requests": _gauge("vllm:num_requests_waiting"),
-            "kv_cache_usage": _gauge("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+            "kv_cache_usage": _gauge("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", over="max"),
             "ttft_s": _histogram("vllm:time_to_first_token_seconds"),
             "itl_s": _histogram("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"),
             "e2e_s": _histogram("vllm:e2e_request_latency_seconds"),
@@ -78,7 +80,7 @@ PRESETS: Mapping[str, Preset] = {
         signals={
             "running_requests": _gauge("sglang:num_running_reqs"),
             "waiting_requests": _gauge("sglang:num_queue_reqs"),
-            "kv_cache_usage": _gauge("sglang:token_usage"),
+            "kv_cache_usage": _gauge("sglang:token_usage", over="max"),
             "ttft_s": _histogram("sglang:time_to_first_token_seconds"),
             "itl_s": _histogram("sglang:inter_token_latency_seconds"),
             "e2e_s": _histogram("sglang:e2e_request_latency_seconds"),
@@ -106,7 +108,7 @@ PRESETS: Mapping[str, Preset] = {
         signals={
             "running_requests": _gauge("trtllm_num_requests_running"),
             "waiting_requests": _gauge("trtllm_num_requests_waiting"),
-            "kv_cache_usage": _gauge("trtllm_kv_cache_utilization"),
+            "kv_cache_usage": _gauge("trtllm_kv_cache_utilization", over="max"),
             "ttft_s": _histogram("trtllm_time_to_first_token_seconds"),
             "itl_s": _histogram("trtllm_time_per_output_token_seconds"),
             "e2e_s": _histogram("trtllm_e2e_request_latency_seconds"),
@@ -119,7 +121,7 @@ PRESETS: Mapping[str, Preset] = {
             "running_requests": Signal(("nv_trt_llm_request_metrics",), labels={"request_type": "active"}),
             "waiting_requests": Signal(("nv_trt_llm_request_metrics",), labels={"request_type": "waiting"}),
             "kv_cache_usage": Signal(
-                ("nv_trt_llm_kv_cache_block_metrics",), labels={"kv_cache_block_type": "fraction"}
+                ("nv_trt_llm_kv_cache_block_metrics",), labels={"kv_cache_block_type": "fraction"}, over="max"
             ),
         },
     ),

@@ -16,6 +16,9 @@ _SCRAPERS = frozenset({"__name__", "prometheus", "prometheus_replica", "receive"
 _PATHS = frozenset({"replica", "__replica__", "monitor", "job", "endpoint", "service", "metrics_path"})
 """Labels that say how a target was reached, once `pod` or `instance` says which target it is."""
 
+COPIES = tuple(sorted((_SCRAPERS | _PATHS) - {"__name__"}))
+"""Labels in which copies of one series differ."""
+
 _ABOUT = ("workload_class", "metric", "counter", "series")
 
 Identity = tuple[tuple[str, str], ...]
@@ -45,7 +48,8 @@ def to_samples(found: Iterable[tuple[str, str, list[Series]]]) -> pl.DataFrame:
     about: list[tuple[str, str, int, int]] = []
     pairs = [np.empty((0, 2))]
     for workload_class, metric, series in found:
-        for one in series:
+        # Servers answer in any order; between equal copies the order decides.
+        for one in sorted(series, key=lambda one: sorted(one.metric.items())):
             counter = counters.setdefault((workload_class, metric, identity(one.metric)), len(counters))
             about.append((workload_class, metric, counter, len(about)))
             pairs.append(np.array(one.values, dtype=float).reshape(-1, 2))

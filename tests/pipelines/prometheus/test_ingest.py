@@ -110,18 +110,6 @@ def test_killed_at_twenty_moments_an_ingest_resumes_to_what_an_undisturbed_one_s
     assert_frame_equal(stored(project)[0], stored(undisturbed)[0])
 
 
-def test_check_prints_what_the_server_holds(tmp_path: Path, world: Any, prometheus: str) -> None:
-    project = make_project(tmp_path, prometheus)
-    command = [FLOORCAST, "check", "--config", project.file, "--now", world.end.isoformat()]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    lines = {line.split()[0]: line for line in printed.splitlines() if line.split()[1:2] == ["tokens_in"]}
-    assert set(lines) == set(MODELS)
-    assert "vllm:prompt_tokens" in lines["steady"]
-    assert "15s" in lines["chat"]
-    found = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
-    assert found["classes_without_demand"] == []
-
-
 def test_a_server_that_is_gone_fails_the_ingest_and_loses_nothing(tmp_path: Path, world: Any, prometheus: str) -> None:
     project = make_project(tmp_path, prometheus)
     live(project, world.end - timedelta(hours=7))

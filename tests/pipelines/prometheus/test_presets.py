@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from floorcast.errors import ConfigError
 from floorcast.source import PrometheusSource
+from pipelines.sources.prometheus.client import Series
 from pipelines.sources.prometheus.presets import COUNTERS, PRESETS, matchers, selector
-from pipelines.sources.prometheus.series import identity
+from pipelines.sources.prometheus.series import identity, to_samples
 
 BASE = {"__name__": "vllm:prompt_tokens_total", "model_name": "m", "namespace": "llm", "engine": "0"}
 POD = BASE | {"pod": "p-0", "instance": "10.0.0.1:8000", "job": "vllm"}
@@ -51,6 +52,22 @@ def test_what_cannot_be_a_label_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be the name of a label") as caught:
         matchers([(name, "x")], where="classes.chat.match")
     assert caught.value.where == "classes.chat.match"
+
+
+def test_engines_colons_are_asked_for_as_underscores_too() -> None:
+    """As Python's client library writes them where it is asked for OpenMetrics."""
+    for name, preset in PRESETS.items():
+        for names in [*preset.counters.values(), *(signal.names for signal in preset.signals.values())]:
+            assert {one.replace(":", "_") for one in names} <= set(names), name
+
+
+def test_the_order_of_an_answer_does_not_matter() -> None:
+    """Between equal copies the first counts, so that a server that answers in any order would give any of them."""
+    series = [
+        Series(metric=POD | {"prometheus": one}, values=[(1, 2), (16, number)]) for number, one in enumerate("ab")
+    ]
+    one, other = (to_samples([("chat", "tokens_in", found)]) for found in (series, series[::-1]))
+    assert one.equals(other)
 
 
 def test_a_selector_without_labels_has_no_stray_comma() -> None:

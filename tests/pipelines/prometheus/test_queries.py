@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from floorcast.errors import ConfigError, DataError
-from pipelines.sources.prometheus import Chunk, examine, import_prometheus
+from pipelines.sources.prometheus import Chunk, Examined, examine, import_prometheus
+from pipelines.sources.prometheus.examine import CounterFound
 
 pytestmark = pytest.mark.server
 
@@ -98,33 +99,49 @@ def test_a_bad_label_is_refused_before_anything_is_asked(world: Any, classes: An
         next(import_prometheus(source, **arguments))
 
 
-def test_examine_tells_what_there_is_and_what_is_missing(url: str, world: Any, classes: Any, make_source: Any) -> None:
-    found = {(one.workload_class, one.metric): one for one in examine(make_source(url), classes, world.end)}
-    steady = found["steady", "tokens_in"]
+@pytest.fixture
+def look(classes: Any) -> Any:
+    """The class as examined, and its counters by metric."""
+
+    def call(source: Any, now: Any, name: str) -> tuple[Examined, dict[str, CounterFound]]:
+        [found] = examine(source, {name: classes[name]}, now)
+        return found, {one.metric: one for one in found.counters}
+
+    return call
+
+
+def test_examine_tells_what_there_is_and_what_is_missing(url: str, world: Any, look: Any, make_source: Any) -> None:
+    found, counters = look(make_source(url), world.end, "steady")
+    steady = counters["tokens_in"]
     assert steady.names == ("vllm:prompt_tokens_total", "vllm:prompt_tokens")
     assert steady.resolution == timedelta(seconds=30)
     assert (steady.first, steady.last) == (world.start, world.end)
     [gap] = steady.gaps
     assert gap.start == world.start + timedelta(hours=34, minutes=10)
     assert gap.end == world.start + timedelta(hours=34, minutes=25)
-    assert steady.missing == ("2d of history; the week shows after 14d",)
-    assert found["chat", "tokens_out"].series >= 6
-    assert found["weird", "requests"].first == world.start + 44 * HOUR
-    absent = found["absent", "tokens_in"]
+    assert found.missing == ("tokens_in, tokens_out: 2d of history; a weekly shape needs 21d",)
+    assert {one.names for one in found.signals} == {()}, "the world has counters only"
+    assert look(make_source(url), world.end, "chat")[1]["tokens_out"].series >= 6
+    assert look(make_source(url), world.end, "weird")[1]["requests"].first == world.start + 44 * HOUR
+
+
+def test_examine_tells_with_which_labels_nothing_was_found(url: str, world: Any, look: Any, make_source: Any) -> None:
+    found, counters = look(make_source(url), world.end, "absent")
+    absent = counters["tokens_in"]
     assert (absent.names, absent.series, absent.first, absent.resolution, absent.gaps) == ((), 0, None, None, ())
-    assert 'model_name="no-such-model"' in absent.missing[0]
-    assert found["absent", "requests"].missing == ()
+    assert len(found.missing) == 2, "requests are not needed"
+    assert all("with these labels: compare `match`" in text for text in found.missing)
+    assert found.labels == 'model_name="no-such-model"'
 
 
-def test_examine_tells_of_a_source_gone_silent(prometheus: str, world: Any, classes: Any, make_source: Any) -> None:
-    [one, *_] = examine(make_source(prometheus), {"idle": classes["idle"]}, world.end + 2 * HOUR)
-    assert one.last == world.end
-    assert one.missing[0] == "nothing new for 2h: is it still scraped?"
+def test_examine_tells_of_a_source_gone_silent(prometheus: str, world: Any, look: Any, make_source: Any) -> None:
+    found, counters = look(make_source(prometheus), world.end + 2 * HOUR, "idle")
+    assert counters["tokens_in"].last == world.end
+    assert found.missing[0] == "tokens_in, tokens_out: nothing new for 2h: is it still scraped?"
 
 
-def test_examine_takes_queries(prometheus: str, world: Any, classes: Any, make_source: Any) -> None:
-    source = make_source(prometheus, queries=QUERIES)
-    tokens_in, tokens_out = examine(source, {"steady": classes["steady"]}, world.end)
-    assert (tokens_in.metric, tokens_out.metric) == ("tokens_in", "tokens_out")
-    assert tokens_in.series == 1
-    assert len(tokens_in.gaps) == 1
+def test_examine_takes_queries(prometheus: str, world: Any, look: Any, make_source: Any) -> None:
+    _, counters = look(make_source(prometheus, queries=QUERIES), world.end, "steady")
+    assert list(counters) == ["tokens_in", "tokens_out"]
+    assert counters["tokens_in"].series == 1
+    assert len(counters["tokens_in"].gaps) == 1

@@ -1,0 +1,97 @@
+"""`floorcast check` against real servers, as a terminal and as a program see it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.server
+
+FLOORCAST = Path(sys.executable).with_name("floorcast")
+MODELS = {"chat": "llama-70b", "steady": "qwen-8b", "absent": "no-such-model"}
+
+
+@pytest.fixture
+def command(tmp_path: Path, world: Any, prometheus: str) -> list[str]:
+    pool = {
+        "gpu": {"type": "H100"},
+        "capacity": {"prefill_tokens_per_s": 5000, "decode_tokens_per_s": 2500},
+        "startup": {"p90": "4m"},
+        "bounds": {"min": 1, "max": 40},
+    }
+    source = {"name": "prod", "kind": "prometheus", "url": prometheus.replace("//", "//me:s3cret@"), "history": "3d"}
+    config = {
+        "sources": [source],
+        "pools": {"pool": pool},
+        "classes": {name: {"pools": ["pool"], "match": {"model_name": model}} for name, model in MODELS.items()},
+    }
+    (tmp_path / "floorcast.yaml").write_text(yaml.safe_dump(config))
+    return [str(FLOORCAST), "check", "--config", str(tmp_path / "floorcast.yaml"), "--now", world.end.isoformat()]
+
+
+def on_terminal(command: list[str], columns: int) -> list[str]:
+    """The lines that a command prints on a terminal, less what makes them bold."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment | {"TERM": "xterm"}) as process:
+        os.close(theirs)
+        printed = b""
+        while part := _read(ours):
+            printed += part
+    os.close(ours)
+    assert process.returncode == 0, printed.decode()
+    return [re.sub(r"\x1b\[[\d;]*m", "", line).rstrip() for line in printed.decode().splitlines()]
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:
+        # Linux's way to say that the other end is closed.
+        return b""
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_it_fits_the_terminal(command: list[str], columns: int) -> None:
+    """But for the first line, which is the path of the configuration."""
+    _, *lines = on_terminal(command, columns)
+    assert max(map(len, lines)) <= columns
+    head = lines.index('class steady  {model_name="qwen-8b"}')
+    first, last, others = "2025-03-04 00:00", "2025-03-06 00:00", "2d       1, 15m"
+    assert lines[head + 1].split("  ")[0] == "counter"
+    assert re.sub(" +", " ", lines[head + 2]) == re.sub(" +", " ", f"tokens_in 2 30s {first} {last} {others}")
+    assert "class absent: no demand in any source" in "\n".join(lines)
+
+
+def test_piped_it_tells_all_of_it_in_whole_lines(command: list[str]) -> None:
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "  tokens_in is vllm:prompt_tokens_total, then vllm:prompt_tokens\n" in printed
+    assert "  missing: tokens_in, tokens_out: 2d of history; a weekly shape needs 21d\n" in printed
+    assert "s3cret" not in printed
+
+
+def test_as_json_it_tells_the_same(command: list[str]) -> None:
+    printed = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
+    assert "s3cret" not in printed
+    found = json.loads(printed)
+    assert found["classes_without_demand"] == ["absent"]
+    [source] = found["sources"]
+    steady = next(entry for entry in source["classes"] if entry["class"] == "steady")
+    [tokens_in, *_] = steady["counters"]
+    assert tokens_in["names"] == ["vllm:prompt_tokens_total", "vllm:prompt_tokens"]
+    assert (tokens_in["series"], tokens_in["resolution_s"], tokens_in["history_s"]) == (2, 30, 172_800)
+    assert [gap["start"] for gap in tokens_in["gaps"]] == ["2025-03-05T10:10:00Z"]
+    assert {signal["signal"]: signal["names"] for signal in steady["signals"]}["ttft_s"] == []
