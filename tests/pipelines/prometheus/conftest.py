@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -244,6 +245,58 @@ def run_victoria_metrics(folder: Path, *options: str) -> Iterator[str]:
     command.append(f"-httpListenAddr=127.0.0.1:{port}")
     with _serving(command, f"http://127.0.0.1:{port}", folder / "log") as url:
         yield url
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "faults.md"
+PAGE_HEAD = """\
+# Faults of a Prometheus source
+
+<!-- Written by the tests: `UPDATE_GOLDENS=1 .venv/bin/pytest tests/pipelines/prometheus`. Do not edit. -->
+
+What each fault comes to when `floorcast ingest` or `floorcast check` meets it. Each row is a test case: it passes when
+the row holds what was seen. Nothing becomes a zero, and nothing that was stored is lost: chunks before a failure stand,
+and the next run goes on from them. See [Prometheus](../prometheus.md) for how counters are read.
+"""
+
+
+class FaultTable:
+    """The page of faults: a test hands in what it saw, which must be what the page says."""
+
+    def __init__(self) -> None:
+        self.update = bool(os.environ.get("UPDATE_GOLDENS"))
+        self.columns = ("fault", "what happens", "what the user sees")
+        self.sections: dict[str, dict[str, str]] = {}
+        for block in (PAGE.read_text(encoding="utf-8") if PAGE.exists() else "").split("\n## ")[1:]:
+            title, _, rows = block.partition("\n")
+            found = [line for line in rows.splitlines() if line.startswith("| ")][2:]
+            self.sections[title] = {line[2:].partition(" |")[0]: line for line in found}
+
+    def saw(self, section: str, fault: str, happens: str, seen: str) -> None:
+        """One row. `seen` is what is printed, or empty where nothing is."""
+        cells = [fault, happens, seen or "nothing"]
+        row = f"| {' | '.join(' '.join(cell.replace('|', chr(92) + '|').split()) for cell in cells)} |"
+        if self.update:
+            self.sections.setdefault(section, {})[fault] = row
+            self.write()
+        assert self.sections.get(section, {}).get(fault) == row, f"{PAGE.name} is out of date: set UPDATE_GOLDENS=1"
+
+    def holds_only(self, section: str, faults: Iterable[str]) -> None:
+        faults = list(faults)
+        if self.update:
+            self.sections[section] = {fault: self.sections[section][fault] for fault in faults}
+            self.write()
+        assert list(self.sections[section]) == faults
+
+    def write(self) -> None:
+        head = f"| {' | '.join(self.columns)} |\n| --- | --- | --- |\n"
+        blocks = [f"\n## {title}\n\n{head}" + "\n".join(rows.values()) + "\n" for title, rows in self.sections.items()]
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(PAGE_HEAD + "".join(blocks), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def fault_table() -> FaultTable:
+    return FaultTable()
 
 
 @pytest.fixture(scope="session")

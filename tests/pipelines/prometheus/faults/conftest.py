@@ -90,33 +90,21 @@ class Proxy:
     def _answer(self, client: socket.socket, request: bytes, fault: str) -> None:
         if fault == "reset":
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            return
-        if fault == "hang up":
-            return
-        if fault == "delay":
+        elif fault == "delay":
             time.sleep(1.5)
-            return
-        if fault == "not http":
+        elif fault == "not http":
             client.sendall(b"\x00\xffSSH-2.0-OpenSSH\r\n\r\n")
-            return
-        if fault.isdigit():
-            token = b"echo " + b" ".join(h for h in request.split(b"\r\n") if h.startswith(b"authorization"))
-            client.sendall(_http(int(fault), json.dumps({"status": "error", "error": token.decode()}).encode()))
-            return
-        canned = {
-            "html": b"<html><body>Sign in</body></html>",
-            "status error": b'{"status": "error", "errorType": "internal", "error": "compaction failed"}',
-            "vector": b'{"status": "success", "data": {"resultType": "vector", "result": []}}',
-            "other json": b'["nothing", "of", "the", "kind"]',
-            "empty body": b"",
-            "text value": b'{"status": "success", "data": {"resultType": "matrix", "result": '
-            b'[{"metric": {}, "values": [[1, "many"]]}]}}',
-        }
-        body = canned[fault] if fault in canned else self._pass(request)
-        if fault == "warnings":
-            body = json.dumps(json.loads(body) | {"warnings": ["store gateway down"]}).encode()
-        if fault == "isPartial":
-            body = json.dumps(json.loads(body) | {"isPartial": True}).encode()
+        elif fault[:3].isdigit():
+            client.sendall(_refusal(fault, request))
+        elif fault in CANNED:
+            client.sendall(_http(200, CANNED[fault]))
+        elif fault != "hang up":
+            self._garble(client, self._pass(request), fault)
+
+    @staticmethod
+    def _garble(client: socket.socket, body: bytes, fault: str) -> None:
+        if fault in ADDED:
+            body = json.dumps(json.loads(body) | ADDED[fault]).encode()
         if fault == "cut json":
             client.sendall(_http(200, body[: len(body) // 2]))
         elif fault == "truncate":
@@ -129,9 +117,37 @@ class Proxy:
             client.sendall(_http(200, body))
 
 
-def _http(status: int, body: bytes) -> bytes:
-    location = "Location: https://login.example/\r\n" if status == 302 else ""
-    return f"HTTP/1.1 {status} X\r\n{location}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+CANNED = {
+    "html": b"<html><body>Sign in</body></html>",
+    "status error": b'{"status": "error", "errorType": "internal", "error": "compaction failed"}',
+    "vector": b'{"status": "success", "data": {"resultType": "vector", "result": []}}',
+    "other json": b'["nothing", "of", "the", "kind"]',
+    "empty body": b"",
+    "text value": b'{"status": "success", "data": {"resultType": "matrix", "result": '
+    b'[{"metric": {}, "values": [[1, "many"]]}]}}',
+}
+ADVICE = ["PromQL info: metric might not be a counter"]
+ADDED = {
+    "warnings": {"warnings": ["store gateway down"]},
+    "isPartial": {"isPartial": True},
+    "advice": {"warnings": ADVICE, "infos": ADVICE},
+}
+DATES = {"date": "Wed, 05 Mar 2025 10:00:01 GMT", "far date": "Wed, 05 Mar 2025 11:30:00 GMT"}
+
+
+def _refusal(fault: str, request: bytes) -> bytes:
+    """`503`, which repeats the credentials it was sent, or `503 retry 7`, which says when to come again."""
+    status, _, asked = fault.partition(" retry ")
+    if asked:
+        head = f"Date: Wed, 05 Mar 2025 10:00:00 GMT\r\nRetry-After: {DATES.get(asked, asked)}\r\n"
+        return _http(int(status), b'{"error": "slow down"}', head)
+    told = b" ".join(h for h in request.split(b"\r\n") if h.startswith(b"authorization"))
+    return _http(int(status), json.dumps({"status": "error", "error": f"told {told.decode()}"}).encode())
+
+
+def _http(status: int, body: bytes, head: str = "") -> bytes:
+    head += "Location: https://login.example/\r\n" if status == 302 else ""
+    return f"HTTP/1.1 {status} X\r\n{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -9,9 +11,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 from polars.testing import assert_frame_equal
 
-from floorcast.errors import ConfigError, DataError
+from floorcast.errors import ConfigError, DataError, FloorcastError
+from pipelines.project import load_project
 from pipelines.sources.prometheus import Chunk, import_prometheus
 from pipelines.sources.prometheus.client import PrometheusClient
 
@@ -21,7 +25,7 @@ STEP = timedelta(minutes=5)
 SELECTOR = '{__name__="vllm:prompt_tokens",model_name="qwen-8b"}'
 
 PASSING = ["reset", "hang up", "delay", "truncate", "cut json", "not http", "trickle", "warnings", "isPartial"]
-PASSING += ["429", "500", "502", "503", "504"]
+PASSING += ["429", "500", "502", "503", "504", "429 retry 1", "503 retry date", "429 retry soon"]
 
 LASTING = {
     "reset": "the connection failed",
@@ -44,14 +48,16 @@ FATAL = {
     "404": ("not a Prometheus API (404", "path prefix"),
     "405": ("not a Prometheus API (405", "path prefix"),
     "302": ("not a Prometheus API (302", "path prefix"),
-    "400": ("refused the query (400): echo", "`match`"),
-    "422": ("refused the query (422): echo", "`chunk`"),
+    "400": ("refused the query (400): told", "`match`"),
+    "422": ("refused the query (422): told", "`chunk`"),
     "html": ("not JSON", "login"),
     "empty body": ("not JSON", "login"),
     "status error": ("compaction failed", "Prometheus API"),
     "vector": ("data.resultType", "Prometheus API"),
     "other json": ("not what Prometheus' API promises", "Prometheus API"),
     "text value": ("data.result.0.values.0.1", "Prometheus API"),
+    "429 retry 121": ("asks to be left alone for 2m1s", "next run"),
+    "503 retry far date": ("asks to be left alone for 1h30m", "next run"),
 }
 
 
@@ -67,18 +73,57 @@ def ask(proxy: Any, world: Any, make_source: Any) -> Any:
     return call
 
 
+IN_WORDS = {
+    "reset": "connection reset",
+    "hang up": "connection closed without an answer",
+    "delay": "no answer within `timeout`",
+    "trickle": "the answer trickles in for longer than `timeout`",
+    "truncate": "the answer ends before its Content-Length",
+    "cut json": "the JSON ends early",
+    "not http": "the answer is not HTTP",
+    "warnings": "partial data, with `warnings` (Prometheus federations, Thanos, Mimir)",
+    "isPartial": "partial data, with `isPartial` (VictoriaMetrics)",
+    "302": "redirected to a login (302)",
+    "html": "a page instead of JSON",
+    "empty body": "an empty answer",
+    "status error": "status `error` within a 200",
+    "vector": "a vector where a matrix was asked for",
+    "other json": "JSON of another kind",
+    "text value": "a value that is text",
+    "429 retry 1": "429 with Retry-After in seconds",
+    "503 retry date": "503 with Retry-After as a date",
+    "429 retry soon": "429 with a Retry-After that cannot be read",
+    "503 retry far date": "503 with a Retry-After in an hour and a half",
+    "429 retry 121": "429 with a Retry-After above two minutes",
+    "advice": "advice about the query among the `warnings`",
+}
+ONCE, ALWAYS, AT_ONCE = "Faults that pass", "Faults that last", "Answers that another attempt cannot mend"
+
+
+def words(fault: str) -> str:
+    return IN_WORDS.get(fault, f"the server answers {fault}")
+
+
+def seen(error: FloorcastError) -> str:
+    """As printed, without what differs between systems."""
+    what = re.sub(r"(the connection failed) \(.*\)", r"\1 (...)", error.what).replace(": told ", ": (its message)")
+    what = re.sub(r"(no secure connection): .*", r"\1: (...)", what)
+    return f"exit {error.exit_code}: {what}; remedy: {error.remedy}"
+
+
 @pytest.mark.parametrize("fault", PASSING)
-def test_what_passes_is_tried_again_and_nothing_is_lost(proxy: Any, ask: Any, fault: str) -> None:
+def test_what_passes_is_tried_again_and_nothing_is_lost(proxy: Any, ask: Any, fault: str, fault_table: Any) -> None:
     undisturbed = ask()
     proxy.requests.clear()
     proxy.faults = [fault]
     assert ask() == undisturbed
-    assert len(proxy.requests) == 2
     assert sum(len(series.values) for series in undisturbed) == 40
+    assert len(proxy.requests) == 2
+    fault_table.saw(ONCE, f"{words(fault)}, once", f"asked {len(proxy.requests)} times; nothing is lost", "")
 
 
 @pytest.mark.parametrize("fault", LASTING)
-def test_what_lasts_is_an_error_after_all_attempts(proxy: Any, ask: Any, fault: str) -> None:
+def test_what_lasts_is_an_error_after_all_attempts(proxy: Any, ask: Any, fault: str, fault_table: Any) -> None:
     proxy.always = fault
     with pytest.raises(DataError) as caught:
         ask()
@@ -87,10 +132,12 @@ def test_what_lasts_is_an_error_after_all_attempts(proxy: Any, ask: Any, fault: 
     assert "source prod" in caught.value.where
     assert caught.value.remedy
     assert len(proxy.requests) == 3
+    happens = "asked as often as allowed, 5 times; then the import ends there"
+    fault_table.saw(ALWAYS, words(fault), happens, seen(caught.value).replace("3 times", "5 times"))
 
 
 @pytest.mark.parametrize("fault", FATAL)
-def test_what_will_not_pass_is_an_error_at_once(proxy: Any, ask: Any, fault: str) -> None:
+def test_what_will_not_pass_is_an_error_at_once(proxy: Any, ask: Any, fault: str, fault_table: Any) -> None:
     proxy.always = fault
     with pytest.raises(DataError) as caught:
         ask()
@@ -98,6 +145,53 @@ def test_what_will_not_pass_is_an_error_at_once(proxy: Any, ask: Any, fault: str
     assert what in caught.value.what
     assert remedy in caught.value.remedy
     assert len(proxy.requests) == 1
+    fault_table.saw(AT_ONCE, words(fault), "asked once; the import ends there", seen(caught.value))
+
+
+@pytest.mark.parametrize(("fault", "least_s"), [("429 retry 1", 1), ("503 retry date", 1), ("429 retry soon", 0)])
+def test_a_server_is_left_alone_for_as_long_as_it_asks(proxy: Any, ask: Any, fault: str, least_s: float) -> None:
+    """The date is one second after that of the answer: the server's clock decides, not ours, a year off."""
+    proxy.faults = [fault]
+    began = time.monotonic()
+    assert ask()
+    assert least_s <= time.monotonic() - began < least_s + 0.9
+
+
+def test_advice_about_a_query_is_no_partial_answer(proxy: Any, ask: Any) -> None:
+    proxy.always = "advice"
+    assert sum(len(series.values) for series in ask()) == 40
+
+
+def test_thanos_and_victoria_metrics_are_asked_for_all_or_nothing(proxy: Any, ask: Any) -> None:
+    ask()
+    assert b"partial_response=false" in proxy.requests[0]
+    assert b"deny_partial_response=1" in proxy.requests[0]
+
+
+def test_paths_of_credentials_are_relative_to_the_configuration(
+    proxy: Any, certificates: Any, tmp_path: Path, world: Any
+) -> None:
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    (folder / "token").write_text("from-beside")
+    for name in ("ca", "cert", "key"):
+        (folder / f"{name}.pem").write_bytes(Path(getattr(certificates, name)).read_bytes())
+    tls = {name: f"{name}.pem" for name in ("ca", "cert", "key")}
+    source = {"name": "prod", "kind": "prometheus", "url": proxy.url, "bearer_token_file": "token", "tls": tls}
+    file = folder / "floorcast.yaml"
+    pool = {
+        "gpu": {"type": "H100"},
+        "capacity": {"prefill_tokens_per_s": 5000, "decode_tokens_per_s": 2500},
+        "startup": {"p90": "4m"},
+        "bounds": {"min": 1, "max": 40},
+    }
+    one = {"pools": ["pool"], "match": {"model_name": "m"}}
+    file.write_text(yaml.safe_dump({"pools": {"pool": pool}, "classes": {"chat": one}, "sources": [source]}))
+    [anchored] = load_project(file, environment={}).config.sources
+    with PrometheusClient(anchored, attempts=1) as client:
+        client.samples(SELECTOR, end=world.start + STEP, span=STEP)
+    assert b"authorization: bearer from-beside" in proxy.requests[0].lower()
+    assert anchored.tls.cert == str(folder / "cert.pem")
 
 
 def test_nothing_that_listens_is_an_error(make_source: Any, world: Any) -> None:
@@ -136,21 +230,30 @@ def test_credentials_and_tenant_are_sent(proxy: Any, ask: Any, tmp_path: Path) -
     assert "authorization: basic ywxhzgrpbjpvcgvuc2vzyw1l\r\n" in sent[2]
 
 
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"bearer_token_file": "/no/such/token"}, "bearer_token_file /no/such/token cannot be read"),
-        ({"tls": {"ca": "/no/such/ca.pem"}}, "certificates cannot be read"),
-        ({"url": "http://host:99999"}, "the URL cannot be used"),
-        ({"url": "http://host:port"}, "the URL cannot be used"),
-    ],
-)
-def test_files_that_cannot_be_used_are_named(make_source: Any, keys: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+UNUSABLE = {
+    "`bearer_token_file` is not there": (
+        {"bearer_token_file": "/no/such/token"},
+        "bearer_token_file /no/such/token cannot be read",
+    ),
+    "a file of `tls` is not there": ({"tls": {"ca": "/no/such/ca.pem"}}, "certificates cannot be read"),
+    "the port of `url` is too high": ({"url": "http://host:99999"}, "the URL cannot be used"),
+    "the port of `url` is no number": ({"url": "http://host:port"}, "the URL cannot be used"),
+}
+BY_CONFIGURATION = "What cannot be sent"
+UNTRUSTED, TWO_LINES = "the server's certificate is signed by a stranger", "a token of two lines"
+
+
+@pytest.mark.parametrize("fault", UNUSABLE)
+def test_what_cannot_be_used_is_named(make_source: Any, fault: str, fault_table: Any) -> None:
+    keys, said = UNUSABLE[fault]
+    with pytest.raises(ConfigError, match=said) as caught:
         PrometheusClient(make_source(**{"url": "http://host"} | keys))
+    fault_table.saw(BY_CONFIGURATION, fault, "nothing is asked", seen(caught.value))
 
 
-def test_certificates_on_both_sides(tls_proxy: Any, certificates: Any, make_source: Any, world: Any) -> None:
+def test_certificates_on_both_sides(
+    tls_proxy: Any, certificates: Any, make_source: Any, world: Any, fault_table: Any
+) -> None:
     both = {"ca": certificates.ca, "cert": certificates.cert, "key": certificates.key}
 
     def ask(**tls: Any) -> Any:
@@ -162,14 +265,16 @@ def test_certificates_on_both_sides(tls_proxy: Any, certificates: Any, make_sour
     with pytest.raises(DataError, match="no secure connection") as caught:
         ask(**both | {"ca": None})
     assert "`tls`" in caught.value.remedy
+    fault_table.saw(BY_CONFIGURATION, UNTRUSTED, "the query is not sent", seen(caught.value))
     with pytest.raises(DataError, match=r"no secure connection|the connection failed"):
         ask(ca=certificates.ca)
 
 
-def test_a_header_that_cannot_be_sent_is_an_error_without_its_text(ask: Any) -> None:
+def test_a_header_that_cannot_be_sent_is_an_error_without_its_text(ask: Any, fault_table: Any) -> None:
     with pytest.raises(DataError, match="a header cannot be sent") as caught:
         ask(bearer_token="two\nlines")
     assert "lines" not in caught.value.what
+    fault_table.saw(BY_CONFIGURATION, TWO_LINES, "nothing is sent", seen(caught.value))
 
 
 def test_chunks_before_a_failure_stand_and_the_import_ends_there(
@@ -248,3 +353,10 @@ def test_progress_counts_the_chunks(world: Any, classes: Any, make_source: Any, 
     assert seen == [(1, 3), (2, 3), (3, 3)]
     assert [chunk.end - chunk.start for chunk in chunks] == [24 * STEP, 24 * STEP, 12 * STEP]
     assert not list(import_prometheus(make_source(prometheus), end=world.start, **arguments))
+
+
+def test_the_page_of_faults_holds_no_others(fault_table: Any) -> None:
+    fault_table.holds_only(ONCE, [f"{words(fault)}, once" for fault in PASSING])
+    fault_table.holds_only(ALWAYS, map(words, LASTING))
+    fault_table.holds_only(AT_ONCE, map(words, FATAL))
+    fault_table.holds_only(BY_CONFIGURATION, [*UNUSABLE, UNTRUSTED, TWO_LINES])
