@@ -1,4 +1,5 @@
-"""From YAML text to a `Config`. Every fault names the file, the line, the key, the value and the remedy."""
+"""From YAML text to a `Config`. Every fault names the file, the line, the key, the remedy and, unless it may hold a
+secret, the value."""
 
 from __future__ import annotations
 
@@ -36,6 +37,12 @@ _REMEDIES = {
     "too_short": "give at least one",
     "too_long": "give only one; serving a class from several pools is not supported yet",
 }
+
+_UNSHOWN = {"missing", "value_error", "extra_forbidden", "model_type", "model_attributes_type", "dict_type"}
+"""Faults that need no value to be understood. That of an unknown key may be a misspelt key's password."""
+
+_SECRETS = {"basic_auth", "password", "bearer_token", "headers", "url", "database"}
+"""Keys whose values are or hold secrets."""
 
 
 def parse_config(text: str, *, file: str, environment: Mapping[str, str]) -> Config:
@@ -82,7 +89,7 @@ def _expand(value: Any, *, environment: Mapping[str, str], file: str, path: tupl
         found = environment.get(name, default)
         if found is None:
             raise ConfigError(
-                f"environment variable {name} is not set (value {value!r})",
+                f"environment variable {name} is not set",
                 where=f"{file}: {'.'.join(path)}",
                 remedy=f"export {name}=..., or write ${{{name}:-default}}",
             )
@@ -101,7 +108,7 @@ def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str) -> str:
     path += context.get("at", ())
     remedy = context.get("hint") or _REMEDIES.get(fault["type"], "correct it as the message says")
     message = _WORDS.get(fault["type"]) or fault["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    value = "" if fault["type"] in ("missing", "value_error") else _shown(fault["input"])
+    value = "" if fault["type"] in _UNSHOWN or _SECRETS & set(path) else _shown(fault["input"])
     if fault["type"] == "extra_forbidden":
         known = sorted(_known_keys(path[:-1]))
         near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)

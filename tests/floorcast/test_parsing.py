@@ -1,4 +1,4 @@
-"""Configuration: every fault names the file, the line, the key, the value and the remedy."""
+"""Configuration: every fault names the file, the line, the key, the remedy and, if that is safe, the value."""
 
 import copy
 from datetime import UTC, datetime, timedelta
@@ -124,3 +124,41 @@ def test_faults_are_reported_together_each_with_its_line() -> None:
 
 def test_a_default_stands_in_for_a_variable_that_is_not_set() -> None:
     assert parse(changed("sources", 0, "path", to="${NOWHERE:-here}/x")).sources[0].path == "here/x"
+
+
+PROMETHEUS = {"name": "prod", "kind": "prometheus", "url": "http://prometheus:9090"}
+SQL = {"name": "log", "kind": "sql", "query": "SELECT $start, $end", "class": "chat",
+       "columns": {"time": "t", "tokens_in": "i", "tokens_out": "o"}}  # fmt: skip
+SECRET = "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        (SQL | {"databse": f"postgresql://u:{SECRET}@db/x"}, "did you mean `database`?"),
+        (SQL | {"database": f"mysql://u:{SECRET}@db/x"}, "only PostgreSQL"),
+        (SQL | {"database": ["${SECRET}"]}, "sources.0.database"),
+        (PROMETHEUS | {"basic_auth": {"username": "u", "pasword": "${SECRET}"}}, "did you mean `password`?"),
+        (PROMETHEUS | {"basic_auth": "u:${SECRET}"}, "sources.0.basic_auth"),
+        (PROMETHEUS | {"baerer_token": "${SECRET}"}, "did you mean `bearer_token`?"),
+        (PROMETHEUS | {"zzz": "${SECRET}"}, "known keys here"),
+        (PROMETHEUS | {"url": f"htp://u:{SECRET}@prometheus"}, "sources.0.url"),
+        (PROMETHEUS | {"headers": SECRET}, "sources.0.headers"),
+        (PROMETHEUS | {"bearer_token": f"{SECRET}-${{NOWHERE}}"}, "NOWHERE is not set"),
+        (f"postgresql://u:{SECRET}@db/x", "sources.0"),
+    ],
+)
+def test_no_fault_repeats_a_secret(source: object, named: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(changed("sources", to=[source]), SECRET=SECRET)
+    assert named in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_secret_that_is_a_number_is_not_repeated() -> None:
+    """YAML reads digits as a number, which is no text."""
+    auth = {"username": "u", "password": 8315731}
+    for keys in ({"bearer_token": 8315731}, {"basic_auth": auth}, {"headers": {"X-Token": 8315731}}):
+        with pytest.raises(ConfigError, match="valid string") as caught:
+            parse(changed("sources", to=[PROMETHEUS | keys]))
+        assert "8315731" not in str(caught.value)
