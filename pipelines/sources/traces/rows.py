@@ -46,8 +46,6 @@ _REASONS = (
 _RAW_LENGTH = 500
 _EARLIEST = microseconds(datetime(2000, 1, 1, tzinfo=UTC))
 _LATEST = microseconds(datetime(2100, 1, 1, tzinfo=UTC))
-_BLOCK = 2048
-"""Rows whose order is judged at once; only where a block looks wrong are its rows."""
 
 
 @dataclass(frozen=True)
@@ -85,19 +83,22 @@ def import_rows(
             loaded.append(_load(con, file, layout, after=loaded[-1].last if loaded else -1))
         _create_view(con, layout)
         found = [_judge(con, part, layout, max_tokens=source.max_tokens, until=until) for part in loaded]
-        if layout.ordered:
-            for part in loaded:
+        for part in loaded if layout.ordered else []:
+            unordered, repeated = _neighbours(con, part)
+            if unordered:
                 _reject_out_of_order(con, part)
-        if layout.row_interval is not None:
-            # By the class as written: two of its values that are mapped to one class add up.
-            _reject_duplicates(con, key="class_key, t", among="FROM data WHERE reason IS NULL")
-        elif layout.exact_clock:
-            for part in loaded:
+            if layout.exact_clock and (unordered or repeated):
                 # Neighbours of one time: a few rows to sort instead of all.
                 same_time = f"{part.usable} QUALIFY t = lag(t) OVER () OR t = lead(t) OVER ()"
                 _reject_duplicates(con, key="t, tokens_in, tokens_out", among=same_time)
-        counts = dict(con.execute("SELECT reason::VARCHAR, count(*) FROM data GROUP BY ALL").fetchall())
-        used, past_until = counts.pop(None, 0), counts.pop(_PAST_UNTIL, 0)
+        if layout.row_interval is not None:
+            # By the class as written: two of its values that are mapped to one class add up.
+            _reject_duplicates(con, key="class_key, t", among="FROM data WHERE reason IS NULL")
+        counts = dict(
+            con.execute("SELECT reason::VARCHAR, count(*) FROM data WHERE reason IS NOT NULL GROUP BY ALL").fetchall()
+        )
+        [(used,)] = con.execute("SELECT count(*) FROM data WHERE reason IS NULL").fetchall()
+        past_until = counts.pop(_PAST_UNTIL, 0)
         if unsplit := sum(part.unsplit.height for part in loaded):
             counts["malformed_row"] = counts.get("malformed_row", 0) + unsplit
         read = used + past_until + sum(counts.values())
@@ -295,21 +296,21 @@ def _numbered(found: pl.DataFrame, part: _Loaded) -> pl.DataFrame:
     return found.with_columns(row_number=pl.col("row_number") + before)
 
 
+def _neighbours(con: duckdb.DuckDBPyConnection, part: _Loaded) -> tuple[bool, bool]:
+    """Whether any row of a file lies before the one above it, and whether any has its time."""
+    [(unordered, repeated)] = con.execute(
+        "SELECT count(*) FILTER (t < above) > 0, count(*) FILTER (t = above) > 0 "
+        f"FROM (SELECT t, lag(t) OVER () AS above {part.usable})"
+    ).fetchall()
+    return unordered, repeated
+
+
 def _reject_out_of_order(con: duckdb.DuckDBPyConnection, part: _Loaded) -> None:
     """Mark the rows of a file that are far ahead of both rows after them, then those far behind what is left.
 
-    In this order, since one time far in the future would otherwise condemn every row after it. Either has a row far
-    behind an earlier one, so nothing is to be done where no block of rows reaches far behind its own or an earlier
-    maximum.
+    In this order, since one time far in the future would otherwise condemn every row after it.
     """
     tolerance = microseconds(ORDER_TOLERANCE)
-    [(suspect,)] = con.execute(
-        f"SELECT coalesce(bool_or(low < high - {tolerance}), false) FROM ("
-        f"SELECT low, max(high) OVER (ORDER BY block) AS high FROM ("
-        f"SELECT id // {_BLOCK} AS block, min(t) AS low, max(t) AS high {part.usable} GROUP BY ALL))"
-    ).fetchall()
-    if not suspect:
-        return
     for condition in (
         f"SELECT id, t > lead(t, 1) OVER () + {tolerance} AND t > lead(t, 2) OVER () + {tolerance} AS wrong",
         f"SELECT id, t < max(t) OVER (ROWS UNBOUNDED PRECEDING) - {tolerance} AS wrong",

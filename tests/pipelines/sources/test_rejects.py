@@ -237,3 +237,11 @@ def test_settings_that_contradict(tmp_path: Path, run: Run, keys: dict[str, Any]
     with pytest.raises(ConfigError, match=match) as caught:
         run(**keys)
     assert caught.value.where.startswith("sources.trace.")
+
+
+def test_a_line_that_is_no_row_counts_in_the_numbers_of_the_rows_after_it(tmp_path: Path, run: Run) -> None:
+    rows = [GOOD.format(1).encode(), b"2023-11-16 18:17:30,\xff\xfe,1\n", b"yesterday,1,2\n", GOOD.format(59).encode()]
+    (tmp_path / "a.csv").write_bytes(HEADER.encode() + b"".join([*rows, rows[3]]))
+    result = run(**AZURE, max_reject_share=0.9)
+    found = dict(result.rejects.select("row_number", "reason").rows())
+    assert found == {2: "malformed_row", 3: "unparsable_time", 5: "duplicate"}
