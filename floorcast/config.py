@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from datetime import timedelta
 from typing import Literal, Self
 from zoneinfo import available_timezones
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from floorcast.section import Fraction, Name, Section
@@ -154,6 +155,26 @@ class WorkloadClass(Section):
     )
 
 
+class Compute(Section):
+    """Where models are fitted: on all cores of this machine, or by the workers of a Dask cluster."""
+
+    scheduler: str | None = Field(
+        default=None,
+        description="address of a Dask scheduler, as in tcp://dask-scheduler:8786; all cores here unless given",
+    )
+
+    @field_validator("scheduler")
+    @classmethod
+    def _an_address(cls, scheduler: str | None) -> str | None:
+        if scheduler is not None and not re.fullmatch(r"(tcp|tls)://[^\s/]+:\d+", scheduler):
+            raise PydanticCustomError(
+                "bad_scheduler",
+                "is not the address of a Dask scheduler",
+                {"hint": "write its protocol, host and port, as in tcp://dask-scheduler:8786"},
+            )
+        return scheduler
+
+
 class Store(Section):
     """The database."""
 
@@ -204,6 +225,7 @@ class Config(Section):
     refit_every: Duration = Field(
         default=timedelta(days=1), description="how often `cycle` chooses and fits models anew"
     )
+    compute: Compute = Field(default=Compute(), description="where models are fitted")
     sources: tuple[Source, ...] = Field(default=(), description="where demand comes from, read in this order")
     pools: dict[Name, Pool] = Field(min_length=1, description="by name; each must serve a class")
     classes: dict[Name, WorkloadClass] = Field(min_length=1, description="by name; each names a pool")

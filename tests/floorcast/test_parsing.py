@@ -88,6 +88,8 @@ FAULTS = [
     pytest.param(changed("publication", to={"valid_for": "0s"}), "valid_for 0s ends before", "intervals", id="valid"),
     pytest.param(changed("publication", to={"valid_for": "1m", "interval": "1h"}), "1h later", "valid", id="interval"),
     pytest.param(changed("refit_every", to="0s"), "refit_every is 0", "one second", id="refit"),
+    pytest.param(changed("compute", to={"scheduler": "dask:8786"}), "compute.scheduler: is not the address",
+                 "tcp://dask-scheduler:8786", id="scheduler"),
     pytest.param("a: &a [*a]", "alias refers to itself", "write the value out", id="recursion"),
     pytest.param("pools: [", "not YAML", "indentation", id="not YAML"),
     pytest.param("", "empty", "floorcast init", id="empty"),
