@@ -110,7 +110,7 @@ TABLES = {
 }
 
 
-SCALARS = {str: "text", int: "whole number", float: "number", timedelta: "duration", datetime: "time"}
+SCALARS = {str: "text", bool: "`true` or `false`", int: "whole number", float: "number", timedelta: "duration", datetime: "time"}
 
 
 def configuration() -> str:
@@ -147,12 +147,12 @@ def _words(annotation: Any, metadata: list[Any]) -> str:
     origin, parts = get_origin(annotation), get_args(annotation)
     if hasattr(annotation, "__metadata__"):
         return _words(parts[0], list(annotation.__metadata__))
-    if _below(annotation):
-        return {tuple: "list of sections", dict: "sections by name"}.get(origin, "section")
     if origin in (Union, types.UnionType):
         return " or ".join(_words(part, metadata) for part in parts if part is not type(None))
+    if any(_below(annotation)):
+        return {tuple: "list of sections", dict: "sections by name"}.get(origin, "section")
     if origin in (Literal, tuple, dict):
-        shown = ", ".join(f"`{part}`" for part in parts) if origin is Literal else _words(parts[-2], [])
+        shown = ", ".join(f"`{str(part).lower() if part is True else part}`" for part in parts) if origin is Literal else _words(parts[-2], [])
         return {Literal: shown, tuple: f"list of {shown}", dict: "mapping"}[origin]
     if any(getattr(m, "pattern", None) for m in metadata):
         return "name"

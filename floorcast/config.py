@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from datetime import timedelta
 from typing import Literal, Self
-from zoneinfo import available_timezones
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from floorcast.event import Event, Holidays, Zone
+from floorcast.references import check_events, check_references, check_siblings
 from floorcast.section import Fraction, Name, Section
-from floorcast.source import PrometheusSource, Source
+from floorcast.source import Source
 from floorcast.units import Duration, format_duration
 
 MOST_REPLICAS = 1_000_000
@@ -153,6 +153,24 @@ class WorkloadClass(Section):
     match: dict[str, str] = Field(
         default_factory=dict, description="labels of this class's series at the Prometheus sources"
     )
+    like: str | None = Field(
+        default=None, description="the class whose demand stands for its own until two days of it are observed"
+    )
+    scale: float | None = Field(default=None, gt=0, le=1000, description="with `like`: times so much; 1 unless given")
+    renamed_from: str | None = Field(
+        default=None, description="what this class was called before; what is stored under that name counts as its own"
+    )
+    holidays: Holidays | None = Field(default=None, description="in place of the `holidays` of all")
+
+    @model_validator(mode="after")
+    def _scales_something(self) -> Self:
+        if self.scale is not None and self.like is None:
+            raise PydanticCustomError(
+                "scale_alone",
+                "scale {scale} has no class to scale",
+                {"scale": self.scale, "at": ("scale",), "hint": "name that class with `like`, or delete `scale`"},
+            )
+        return self
 
 
 class Compute(Section):
@@ -210,7 +228,7 @@ class Config(Section):
         default="advisory",
         description="written into the schedule for its readers; floorcast itself applies nothing in either mode",
     )
-    zone: str = Field(default="UTC", description="IANA zone that times are shown in, beside UTC")
+    zone: Zone = Field(default="UTC", description="IANA zone that times are shown in, beside UTC")
     store: Store = Field(default=Store(), description="the database")
     output: Output = Field(default=Output(), description="what is published")
     step: Duration = Field(
@@ -229,10 +247,12 @@ class Config(Section):
     sources: tuple[Source, ...] = Field(default=(), description="where demand comes from, read in this order")
     pools: dict[Name, Pool] = Field(min_length=1, description="by name; each must serve a class")
     classes: dict[Name, WorkloadClass] = Field(min_length=1, description="by name; each names a pool")
+    events: tuple[Event, ...] = Field(default=(), description="what is known to change demand, or once did")
+    holidays: Holidays | None = Field(default=None, description="the public holidays of all classes")
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        for check in (_check_grid, _check_times, _check_zone, _check_references):
+        for check in (_check_grid, _check_times, check_references, check_events, check_siblings):
             check(self)
         return self
 
@@ -316,58 +336,3 @@ def _check_times(config: Config) -> None:
                 "hint": "let a schedule be valid for a few intervals",
             },
         )
-
-
-def _check_zone(config: Config) -> None:
-    zones = available_timezones()
-    if config.zone not in zones:
-        # An abbreviation is near to many and is none of them.
-        near = difflib.get_close_matches(config.zone, [zone for zone in zones if "/" in zone], n=1)
-        raise PydanticCustomError(
-            "unknown_zone",
-            "zone {zone} is not an IANA time zone",
-            {
-                "zone": config.zone,
-                "at": ("zone",),
-                "hint": f"did you mean {near[0]}?" if near else "use e.g. Europe/Berlin",
-            },
-        )
-
-
-def _check_references(config: Config) -> None:
-    for name, spec in config.classes.items():
-        for pool in spec.pools:
-            if pool not in config.pools:
-                near = difflib.get_close_matches(pool, list(config.pools), n=1)
-                raise PydanticCustomError(
-                    "unknown_pool",
-                    "class {name} names pool {pool}, which is not under `pools`",
-                    {
-                        "name": name,
-                        "pool": pool,
-                        "at": ("classes", name, "pools"),
-                        "hint": f"did you mean {near[0]}?" if near else f"use one of {sorted(config.pools)}",
-                    },
-                )
-    for pool in config.pools:
-        if not config.classes_of(pool):
-            raise PydanticCustomError(
-                "pool_without_class",
-                "pool {pool} serves no class, so it has no demand to plan for",
-                {"pool": pool, "at": ("pools", pool), "hint": "name it in the `pools` of a class, or delete it"},
-            )
-    live = [source.name for source in config.sources if isinstance(source, PrometheusSource)]
-    if live and not any(spec.match for spec in config.classes.values()):
-        raise PydanticCustomError(
-            "no_class_matched",
-            "source {name} reads series, but no class says with `match` which are its own",
-            {"name": live[0], "at": ("classes",), "hint": "add e.g. match: {model_name: llama-70b-chat} to a class"},
-        )
-    names = [source.name for source in config.sources]
-    for name in names:
-        if names.count(name) > 1:
-            raise PydanticCustomError(
-                "duplicate_source",
-                "two sources are called {name}",
-                {"name": name, "at": ("sources",), "hint": "rename one of them"},
-            )

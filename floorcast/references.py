@@ -1,0 +1,116 @@
+"""What one part of the configuration says of another. The checks raise PydanticCustomError that says where to look."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from pydantic_core import PydanticCustomError
+
+from floorcast.source import PrometheusSource
+
+if TYPE_CHECKING:
+    from floorcast.config import Config
+
+
+def check_references(config: Config) -> None:
+    """Classes name pools that exist, every pool serves one, and sources can tell whose demand is whose."""
+    for name, spec in config.classes.items():
+        for pool in spec.pools:
+            if pool not in config.pools:
+                near = difflib.get_close_matches(pool, list(config.pools), n=1)
+                raise PydanticCustomError(
+                    "unknown_pool",
+                    "class {name} names pool {pool}, which is not under `pools`",
+                    {
+                        "name": name,
+                        "pool": pool,
+                        "at": ("classes", name, "pools"),
+                        "hint": f"did you mean {near[0]}?" if near else f"use one of {sorted(config.pools)}",
+                    },
+                )
+    for pool in config.pools:
+        if not config.classes_of(pool):
+            raise PydanticCustomError(
+                "pool_without_class",
+                "pool {pool} serves no class, so it has no demand to plan for",
+                {"pool": pool, "at": ("pools", pool), "hint": "name it in the `pools` of a class, or delete it"},
+            )
+    live = [source.name for source in config.sources if isinstance(source, PrometheusSource)]
+    if live and not any(spec.match for spec in config.classes.values()):
+        raise PydanticCustomError(
+            "no_class_matched",
+            "source {name} reads series, but no class says with `match` which are its own",
+            {"name": live[0], "at": ("classes",), "hint": "add e.g. match: {model_name: llama-70b-chat} to a class"},
+        )
+    names = [source.name for source in config.sources]
+    for name in names:
+        if names.count(name) > 1:
+            raise PydanticCustomError(
+                "duplicate_source",
+                "two sources are called {name}",
+                {"name": name, "at": ("sources",), "hint": "rename one of them"},
+            )
+
+
+def check_events(config: Config) -> None:
+    """Events concern classes that exist."""
+    for place, event in enumerate(config.events):
+        for name in event.classes:
+            if name not in config.classes:
+                raise _unknown_class(config, name, f"event {event.name}", ("events", str(place), "classes"))
+
+
+def check_siblings(config: Config) -> None:
+    """Classes borrow from classes that exist, never from themselves, and inherit what no other counts as its own."""
+    classes = config.classes
+    before: dict[str, str] = {}
+    for name, spec in classes.items():
+        if spec.like is not None and spec.like not in classes:
+            raise _unknown_class(config, spec.like, f"class {name}", ("classes", name, "like"))
+        chain = [name]
+        while (sibling := classes[chain[-1]].like) is not None and sibling in classes and sibling not in chain:
+            chain.append(sibling)
+        if sibling == name:
+            raise PydanticCustomError(
+                "like_itself",
+                "class {name} is like itself ({chain})",
+                {
+                    "name": name,
+                    "chain": " is like ".join([*chain, name]),
+                    "at": ("classes", name, "like"),
+                    "hint": "let one of them stand on its own data",
+                },
+            )
+        if spec.renamed_from is None:
+            continue
+        taken = f"class {before[spec.renamed_from]} is renamed from it too" if spec.renamed_from in before else ""
+        if spec.renamed_from in classes:
+            taken = "it is still under `classes`"
+        if taken:
+            raise PydanticCustomError(
+                "renamed_twice",
+                "class {name} is renamed from {old}, but {taken}: its demand would count twice",
+                {
+                    "name": name,
+                    "old": spec.renamed_from,
+                    "taken": taken,
+                    "at": ("classes", name, "renamed_from"),
+                    "hint": "delete one of the two",
+                },
+            )
+        before[spec.renamed_from] = name
+
+
+def _unknown_class(config: Config, name: str, where: str, at: tuple[str, ...]) -> PydanticCustomError:
+    near = difflib.get_close_matches(name, list(config.classes), n=1)
+    return PydanticCustomError(
+        "unknown_class",
+        "{where} names class {name}, which is not under `classes`",
+        {
+            "where": where,
+            "name": name,
+            "at": at,
+            "hint": f"did you mean {near[0]}?" if near else f"use one of {sorted(config.classes)}",
+        },
+    )

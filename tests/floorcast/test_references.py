@@ -1,0 +1,74 @@
+"""What one part of the configuration says of another is checked, and a fault names its line."""
+
+import pytest
+
+from floorcast.config import Config
+from floorcast.errors import ConfigError
+from floorcast.parsing import parse_config
+
+GOOD = """\
+pools:
+  shared:
+    gpu: {type: H100}
+    capacity: {prefill_tokens_per_s: 4800, decode_tokens_per_s: 2600}
+    startup: {p90: 4m}
+    bounds: {min: 2, max: 40}
+classes:
+  chat:
+    pools: [shared]
+  newchat:
+    pools: [shared]
+    like: chat
+    scale: 0.2
+    renamed_from: oldchat
+events:
+  - name: launch
+    classes: [chat]
+    start: 2026-11-30 09:00
+    end: 2026-11-30T11:00:00
+    zone: Europe/Berlin
+    multiply: 1.5
+holidays: {country: DE, subdivision: BY, zone: Europe/Berlin}
+"""
+
+
+def parse(text: str) -> Config:
+    return parse_config(text, file="floorcast.yaml", environment={})
+
+
+def test_events_holidays_and_siblings_are_read() -> None:
+    config = parse(GOOD)
+    assert config.events[0].multiply == 1.5
+    assert config.classes["newchat"].like == "chat"
+    assert config.holidays is not None
+    assert config.holidays.label == "holiday DE-BY"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("like: chat", "like: caht", "floorcast.yaml:12: classes.newchat.like: class newchat names class caht"),
+        ("like: chat", "like: caht", "did you mean chat?"),
+        ("like: chat", "like: newchat", "12: classes.newchat.like: class newchat is like itself"),
+        ("  chat:\n", "  chat:\n    like: newchat\n", "9: classes.chat.like: class chat is like itself (chat is"),
+        ("    like: chat\n", "", "scale 0.2 has no class to scale"),
+        ("scale: 0.2", "scale: 0", "classes.newchat.scale"),
+        ("renamed_from: oldchat", "renamed_from: chat", "14: classes.newchat.renamed_from: class newchat"),
+        ("  chat:\n", "  chat:\n    renamed_from: oldchat\n", "class chat is renamed from it too"),
+        ("[chat]", "[chat, agent]", "floorcast.yaml:17: events.0.classes: event launch names class agent"),
+        ("multiply: 1.5", "multiply: 1.5\n    learn: true", "yaml:16: events.0: event launch has `multiply` and"),
+        ("09:00", "11:00", "floorcast.yaml:19: events.0.end: event launch ends at"),
+        ("zone: Europe/Berlin\n", "zone: Europe/Belin\n", "floorcast.yaml:20: events.0.zone: Europe/Belin is not"),
+        ("subdivision: BY", "subdivision: Bavaria", "22: holidays.subdivision: DE has no subdivision Bavaria"),
+    ],
+)  # fmt: skip
+def test_a_fault_names_its_line_key_and_remedy(old: str, new: str, said: str) -> None:
+    assert old in GOOD
+    with pytest.raises(ConfigError) as raised:
+        parse(GOOD.replace(old, new, 1))
+    assert said in str(raised.value)
+
+
+def test_a_chain_of_siblings_is_no_cycle() -> None:
+    text = GOOD.replace("events:", "  third: {pools: [shared], like: newchat}\nevents:")
+    assert parse(text).classes["third"].like == "newchat"
