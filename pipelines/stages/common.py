@@ -20,6 +20,9 @@ from store.settings import claim_step
 HISTORY = timedelta(days=42)
 """How far back models and fallbacks look: six weeks."""
 
+OF_SOURCES = ("clock_skew", "history_lost")
+"""Kinds of findings that reading a source gives."""
+
 
 class StageResult(Frozen):
     """What a stage did. `summary` is its one line for a person; the fields are for machines."""
@@ -52,18 +55,18 @@ def read_series(project: Project, *, as_of: datetime) -> tuple[dict[tuple[str, M
     )
 
 
-def judge_demand(project: Project, *, as_of: datetime, skew: pl.DataFrame | None) -> int:
+def judge_demand(project: Project, *, as_of: datetime, of_sources: pl.DataFrame | None) -> int:
     """Store what is suspicious about the stored demand before `as_of`, in place of what was; returns the findings.
 
-    `skew`: FINDINGS about the sources' clocks, which no demand shows; None keeps those that are stored.
+    `of_sources`: FINDINGS about the sources' clocks and history, which no demand shows; None keeps those stored.
     """
     config, demand = project.config, _stored_demand(project, as_of)
     findings = find(demand, step=config.step, classes=list(config.classes), end=as_of)
     with open_store(project.store_path) as store, store.transaction():
-        if skew is None:
-            skew = read_findings(store).filter(kind="clock_skew")
-        replace_findings(store, pl.concat([findings, skew]))
-    return findings.height + skew.height
+        if of_sources is None:
+            of_sources = read_findings(store).filter(pl.col("kind").is_in(OF_SOURCES))
+        replace_findings(store, pl.concat([findings, of_sources]))
+    return findings.height + of_sources.height
 
 
 def _stored_demand(project: Project, as_of: datetime) -> pl.DataFrame:

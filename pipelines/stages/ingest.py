@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import polars as pl
+
 from floorcast.errors import ConfigError, DataError, FloorcastError, NotFoundError
 from floorcast.source import Source, TraceSource
 from floorcast.units import ceil_to_step, floor_to_step, format_time
 from forecasting.quality import clock_skew
 from pipelines.project import Project
 from pipelines.stages.common import HISTORY, StageResult, count, judge_demand
-from pipelines.stages.reading import Interval, Reading, SourceResult
+from pipelines.stages.reading import Interval, Reading, SourceResult, history_lost
 from store.connection import open_store
 from store.forecasts import forecasts_on_changed_data
 
@@ -29,6 +31,7 @@ class IngestResult(StageResult):
         reopened = sum(s.reopened_steps for s in self.sources)
         rejected = sum(sum(s.rejected.values()) for s in self.sources)
         ahead = sum(s.ahead for s in self.sources)
+        kept = sum(s.kept_steps for s in self.sources)
         span = f" from {format_time(self.interval.start)} to {format_time(self.interval.end)}" if self.interval else ""
         outdated = f" since {count(self.outdated_forecasts, 'newest forecast')}" if self.outdated_forecasts else ""
         return (
@@ -36,6 +39,7 @@ class IngestResult(StageResult):
             + (f", {count(rejected, 'row')} rejected" if rejected else "")
             + (f", {count(ahead, 'row')} of the future" if ahead else "")
             + (f", {count(reopened, 'stored step')} changed{outdated}" if reopened else "")
+            + (f", {count(kept, 'stored step')} kept that their source no longer has" if kept else "")
             + (f", {count(self.findings, 'finding')}" if self.findings else "")
         )
 
@@ -81,8 +85,11 @@ def ingest(
     findings = outdated = 0
     if results:
         whole = only is None and interval is None
-        skew = clock_skew(reading.ahead, present=now, step=config.step) if whole else None
-        findings = judge_demand(project, as_of=as_of, skew=skew)
+        of_sources = None
+        if whole:
+            skew = clock_skew(reading.ahead, present=now, step=config.step)
+            of_sources = pl.concat([skew, history_lost(reading.lost, step=config.step)])
+        findings = judge_demand(project, as_of=as_of, of_sources=of_sources)
         with open_store(project.store_path) as store:
             outdated = forecasts_on_changed_data(store, at=as_of, look_back=HISTORY).height
     if len(failures) == 1:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import polars as pl
 
-from floorcast.columns import DEMAND, REJECTS, empty
+from floorcast.columns import DEMAND, FINDINGS, empty
 from floorcast.errors import DataError
 from floorcast.source import PrometheusSource, SqlSource, TraceSource
 from floorcast.types import Frozen
@@ -17,10 +18,11 @@ from floorcast.units import floor_to_step, format_time
 from pipelines.progress import bar
 from pipelines.project import Project
 from pipelines.sources import CLOCK_TOLERANCE, Chunk, TraceImport, import_prometheus, import_sql, import_trace
+from pipelines.sources.traces.result import MAX_REJECTS_KEPT
 from pipelines.stages.common import count
 from store.connection import Store, open_store
 from store.demand import read_demand, replace_demand, upsert_demand
-from store.rejects import replace_rejects
+from store.rejects import read_rejects, replace_rejects
 from store.reopened import record_reopened
 from store.settings import claim_step
 from store.watermarks import read_watermark, write_watermark
@@ -40,13 +42,14 @@ class Interval(Frozen):
 
 class SourceResult(Frozen):
     """One source. `rows` counts the samples of a live one; `reopened_steps` were stored otherwise before, or missing
-    amid others. `rejected` counts rows by reason; `examples` shows one of each. `ahead` rows are later than the present
-    and not stored."""
+    amid others. `kept_steps` are stored, although the source no longer gives them. `rejected` counts rows by reason;
+    `examples` shows one of each. `ahead` rows are later than the present and not stored."""
 
     source: str
     rows: int
     steps: int
     reopened_steps: int = 0
+    kept_steps: int = 0
     first: datetime | None
     last: datetime | None
     rejected: dict[str, int]
@@ -69,6 +72,8 @@ class Reading:
     """What the sources read before gave."""
     ahead: dict[str, tuple[int, datetime | None]] = field(default_factory=dict)
     """By source: the rows later than the present, and the time of the latest (None: beyond MAX_AHEAD)."""
+    lost: dict[str, pl.DataFrame] = field(default_factory=lambda: {})
+    """By source: the stored DEMAND that a live one no longer gives, and that was kept."""
 
     def trace(self, source: TraceSource) -> SourceResult:
         """A trace is read whole. Rows that it no longer has stay stored, unless a backfill asks for their interval."""
@@ -101,23 +106,33 @@ class Reading:
         """Go on from the watermark, less the allowed lateness, or read the interval again.
 
         Each chunk is stored together with the watermark behind it, so that a killed or failed import resumes after the
-        last one. Chunks are read whole, since what is credited to a replica that is born at a chunk's edge depends on
-        what is seen around it.
+        last one. Of Prometheus chunks are read whole, since what is credited to a replica that is born at a chunk's
+        edge depends on what is seen around it; of a query's rows a step needs only its own. Only a backfill takes
+        steps away: what a source no longer gives of what is read again was lost there, by a wiped server or a label
+        that was renamed.
         """
         with open_store(self.project.store_path) as store:
             claim_step(store, self.project.config.step)
             known = read_watermark(store, source.name)
         read: list[Chunk] = []
+        lost = [empty(DEMAND)]
         reopened = 0
         with bar(source.name) as progress:
             for chunk in self._parts(source, known, progress):
                 read.append(chunk)
                 span = Interval(start=chunk.start, end=chunk.end)
                 with open_store(self.project.store_path) as store, store.transaction():
-                    reopened += self._replace(store, source.name, span, chunk.demand)
                     if self.interval is None:
+                        given, gone = _given_and_gone(store, source.name, span, chunk.demand)
+                        lost.append(gone)
+                        reopened += self._upsert(store, source.name, given)
                         write_watermark(store, source.name, max(chunk.end, known or chunk.end))
-                    replace_rejects(store, source.name, pl.concat([empty(REJECTS), *(one.rejects for one in read)]))
+                    else:
+                        reopened += self._replace(store, source.name, span, chunk.demand)
+                    _add_rejects(store, source.name, chunk.rejects)
+        kept = pl.concat(lost)
+        if kept.height:
+            self.lost[source.name] = kept
         demand = pl.concat([empty(DEMAND), *(one.demand for one in read)])
         self.taken = pl.concat([self.taken, demand])
         ahead = sum(one.ahead for one in read) if self.at_present else 0
@@ -128,6 +143,7 @@ class Reading:
             rows=sum(one.samples for one in read),
             steps=demand.height,
             reopened_steps=reopened,
+            kept_steps=kept.height,
             first=_time(demand["step_start"].min()),
             last=_time(demand["step_start"].max()),
             rejected=dict(sum((Counter(one.rejected) for one in read), Counter())),
@@ -141,7 +157,9 @@ class Reading:
         """The chunks to store, in order; of a backfill what lies in its interval."""
         if self.interval is None:
             begin = self.now - source.history if known is None else known - source.allowed_lateness
-            yield from self._chunks(source, floor_to_step(begin, source.chunk), progress)
+            # Rows that a gateway has deleted since would make a step of them partial: no more is read than must be.
+            grid = self.project.config.step if known is not None and isinstance(source, SqlSource) else source.chunk
+            yield from self._chunks(source, floor_to_step(begin, grid), progress)
             return
         start, end = self.interval.start, self.interval.end
         begin = floor_to_step(start, source.chunk)
@@ -222,6 +240,53 @@ class Reading:
             where=f"source {row['source']}",
             remedy="give each source classes of its own, or join their files in one source",
         )
+
+
+def history_lost(lost: Mapping[str, pl.DataFrame], *, step: timedelta) -> pl.DataFrame:
+    """FINDINGS (one, or none) of what live sources no longer give of what was read again, as `Reading.lost`."""
+    if not lost:
+        return empty(FINDINGS)
+    evidence: dict[str, int | str] = {}
+    for source, rows in sorted(lost.items()):
+        evidence[f"{source}_steps_kept"] = rows.height
+        evidence[f"{source}_classes"] = ", ".join(rows["workload_class"].unique().sort())
+    steps = pl.concat(lost.values())["step_start"]
+    return pl.DataFrame(
+        {
+            "kind": "history_lost",
+            "workload_class": "",
+            "metric": "",
+            "start": steps.min(),
+            "end": steps.dt.offset_by(f"{round(step.total_seconds())}s").max(),
+            "severity": "warning",
+            "masked": False,
+            "evidence": json.dumps(evidence),
+        },
+        schema=dict(FINDINGS),
+    )
+
+
+def _given_and_gone(
+    store: Store, source: str, span: Interval, demand: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The DEMAND of a live source that is to be stored, and the stored rows of the span that it no longer gives.
+
+    Where what came before was lost, the first step that is given is what is left of one: it gives way to a stored one.
+    """
+    key = ["workload_class", "step_start"]
+    stored = read_demand(store, start=span.start, end=span.end).filter(source=source)
+    gone = stored.join(demand, on=key, how="anti")
+    first, lost = _time(demand["step_start"].min()), _time(gone["step_start"].min())
+    if first is None or lost is None or lost >= first:
+        return demand, gone
+    return demand.join(stored.filter(step_start=first), on=key, how="anti"), gone
+
+
+def _add_rejects(store: Store, source: str, rejects: pl.DataFrame) -> None:
+    """Store rejected rows beside those of earlier chunks and runs. One that was read again is the same row."""
+    before = read_rejects(store, source).join(rejects, on=["reason", "raw"], how="anti", nulls_equal=True)
+    kept = pl.concat([before, rejects]).group_by("reason", maintain_order=True).tail(MAX_REJECTS_KEPT)
+    replace_rejects(store, source, kept.select(before.columns))
 
 
 def _within(demand: pl.DataFrame, span: Interval) -> pl.DataFrame:

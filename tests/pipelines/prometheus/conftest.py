@@ -301,9 +301,13 @@ def fault_table() -> FaultTable:
 
 @pytest.fixture(scope="session")
 def tools() -> SimpleNamespace:
-    """What the folders below need: programs are skipped for, ports found, servers started."""
+    """What tests need: programs are skipped for, ports found, servers started, samples written as text."""
     return SimpleNamespace(
-        needs=_needs, free_port=_free_port, prometheus=run_prometheus, victoria_metrics=run_victoria_metrics
+        needs=_needs,
+        free_port=_free_port,
+        prometheus=run_prometheus,
+        victoria_metrics=run_victoria_metrics,
+        lines=_lines,
     )
 
 

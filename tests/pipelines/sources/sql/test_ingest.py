@@ -17,6 +17,7 @@ from pipelines.project import Project, load_project
 from pipelines.stages.ingest import ingest
 from store.connection import open_store
 from store.demand import read_demand
+from store.rejects import read_rejects
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "gateway-logs"
 END = datetime(2026, 11, 3, tzinfo=UTC)
@@ -68,3 +69,37 @@ def test_rows_written_late_change_the_steps_that_are_still_read_again(project: C
     )
     assert changed.select("workload_class", "step_start").rows() == [("code", late - 3 * MINUTE)]
     assert result.sources[0].reopened_steps == 1
+
+
+def test_a_gateway_that_deletes_its_rows_after_hours_takes_no_step_away(project: Callable[[str], Project]) -> None:
+    """Runs go on from the watermark, not from the day's beginning, of which the rows are gone."""
+    whole, here = project("whole"), project("deleting")
+    rows = pl.concat([pl.read_parquet(file) for file in sorted((here.base / "logs").glob("*.parquet"))])
+    for file in (here.base / "logs").glob("*.parquet"):
+        file.unlink()
+    ingest(whole, END - 2 * HOUR)
+    read = []
+    for ago in (8, 6, 4, 2):
+        now = (END - ago * HOUR).replace(tzinfo=None)
+        kept = rows.filter(pl.col("received_at").is_between(now - 3 * HOUR - 1.5 * MINUTE, now, closed="left"))
+        kept.write_parquet(here.base / "logs" / "kept.parquet")
+        read.append(ingest(here, END - ago * HOUR).sources[0])
+    first = demand(here)["step_start"].min() + 5 * MINUTE  # whose own step the gateway holds in part
+    expected = demand(whole).filter(pl.col("step_start") >= first)
+    assert_frame_equal(demand(here).filter(pl.col("step_start") >= first), expected)
+    assert [one.reopened_steps for one in read] == [0] * 4
+    assert all(one.rows < read[0].rows for one in read[1:]), "no more is read than what came since"
+
+
+def test_rows_that_were_rejected_stay_listed_after_later_runs(project: Callable[[str], Project]) -> None:
+    here = project("rejecting")
+    for ago in (30, 20):
+        duckdb.sql(
+            f"COPY (SELECT TIMESTAMP '{END - ago * HOUR:%F %T}' AS received_at, 'qwen-coder' AS model, "
+            f"-1 AS prompt_tokens, 5 AS completion_tokens, 200 AS status) TO 'logs/bad{ago}.parquet'"
+        )
+    for now in (END - 30 * HOUR + 7 * MINUTE, END - 30 * HOUR + 12 * MINUTE, END, END):
+        ingest(here, now)
+        with open_store(here.store_path) as store:
+            rejects = read_rejects(store, "gateway")
+        assert rejects["reason"].to_list() == ["negative_tokens"] * (2 if now == END else 1)
