@@ -82,6 +82,7 @@ SCORES: Schema = {
     "cutoff": TIME,
     "model": pl.String(),
     "chosen": pl.Boolean(),
+    "weight": pl.Float64(),
     "origins": pl.Int64(),
     "pinball": pl.Float64(),
     "wape": pl.Float64(),
@@ -89,10 +90,11 @@ SCORES: Schema = {
     "seconds": pl.Float64(),
     "error": pl.String(),
 }
-"""Key: workload_class, metric, horizon, cutoff, model. One row per candidate of a backtest. pinball (tokens/s) is at
-the floor's quantile, over the maximum within the lead window or over each step of the outlook; wape and bias are of the
-point forecast over the same (bias = sum(forecast - actual) / sum(actual)). error says why a candidate was disqualified,
-else null."""
+"""Key: workload_class, metric, horizon, cutoff, model. One row per candidate. weight is its share of the forecast: of
+the lead window's experts at the cutoff, and of the `mixture` that they make 1; of the outlook's models 1 for the chosen
+and 0 for the others. pinball (tokens/s) is at the floor's quantile, over the maximum within the lead window or over
+each step of the outlook; wape and bias are of the point forecast over the same (bias = sum(forecast - actual) /
+sum(actual)). error says why a candidate was disqualified, else null."""
 
 FORECASTS: Schema = {
     "workload_class": pl.String(),

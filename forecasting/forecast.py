@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import polars as pl
 
 from floorcast.columns import FORECASTS, QUANTILE_COLUMNS, conform
-from floorcast.errors import ForecastError
+from floorcast.errors import ForecastError, LeakageError
 from floorcast.units import format_time
+from forecasting.lead import MIXTURE, label, thaw
 from forecasting.margins import Margins
+from forecasting.mixture import Combined, Panel, assemble, combine
 from forecasting.models import BY_NAME
+from forecasting.models.base import Parameters
 from forecasting.series import FloatArray, Series, View
-from forecasting.verdict import Target
+from forecasting.verdict import Target, at_level
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TOGETHER = 64
+"""Series whose experts are combined at once: more would not be faster, and take memory."""
 
 
 def fitted_for(parameters: str) -> str:
@@ -33,54 +44,115 @@ class StoredFit:
     margins: str
 
 
-def forecast_series(
-    series: Series,
-    *,
-    lead: StoredFit,
-    outlook: StoredFit | None,
-    cutoff: datetime,
-    target: Target,
-) -> pl.DataFrame:
-    """Quantiles for the target's horizon from `cutoff` on, as a frame of `floorcast.columns.FORECASTS`.
+@dataclass(frozen=True)
+class Request:
+    """A forecast wanted: of `series` from `cutoff` on. The lead window comes from `lead`, the steps after it from
+    `outlook`; without one they are not forecast, and floors fall back there."""
 
-    The steps of the lead window come from `lead`, the rest from `outlook` (or `lead` where there is none). Raises
-    ForecastError where a stored model is unknown, was fitted for other settings, or its forecast is unusable, so
-    that the caller falls back instead of publishing it.
+    series: Series
+    cutoff: datetime
+    target: Target
+    lead: StoredFit
+    outlook: StoredFit | None
+
+    @property
+    def where(self) -> str:
+        return f"{self.series.workload_class} {self.series.metric}"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """`frame` is of `floorcast.columns.FORECASTS`; `panel` and `combined` are what made its lead window."""
+
+    frame: pl.DataFrame
+    panel: Panel
+    combined: Combined
+
+
+def forecast_all(requests: Sequence[Request]) -> list[Forecast | str]:
+    """Forecast every request, or say why it cannot be: one that fails stops no other.
+
+    A stored model that is unknown, was fitted for other settings, or whose forecast is unusable yields no forecast, so
+    that floors fall back. Raises LeakageError alone.
     """
-    lead_steps, horizon_steps = target.lead_steps, target.horizon_steps
-    view = series.view(cutoff)
-    where = f"{series.workload_class} {series.metric}"
-    fits = [lead] * min(lead_steps, horizon_steps) + [outlook or lead] * max(horizon_steps - lead_steps, 0)
-    quantiles = {fit: _quantiles(fit, view, target, where) for fit in set(fits)}
-    values = np.stack([quantiles[fit][step] for step, fit in enumerate(fits)])
+    panels = [_or_reason(_panel, request) for request in requests]
+    alike: dict[tuple[timedelta, int], list[tuple[int, Panel]]] = {}
+    for place, one in enumerate(panels):
+        if isinstance(one, Panel):
+            alike.setdefault((one.step, one.lead_steps), []).append((place, one))
+    outcomes: list[Forecast | str] = [one if isinstance(one, str) else "" for one in panels]
+    for placed in alike.values():
+        # Those of like length together: a batch takes as long as its longest.
+        placed.sort(key=lambda one: len(one[1].points))
+        for begin in range(0, len(placed), TOGETHER):
+            batch = placed[begin : begin + TOGETHER]
+            for (place, panel), combined in zip(batch, combine([panel for _, panel in batch]), strict=True):
+                outcomes[place] = _or_reason(_forecast, requests[place], panel, combined)
+    return outcomes
+
+
+def _or_reason(make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | str:
+    try:
+        return make(*args, **kwargs)
+    except LeakageError:
+        raise
+    except ForecastError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - whatever a model raises costs its own class the forecast, no other's
+        return f"{type(error).__name__}: {error}"
+
+
+def _panel(request: Request) -> Panel:
+    view = request.series.view(request.cutoff)
+    if request.lead.model != MIXTURE:
+        raise ForecastError(
+            f"the stored model {request.lead.model!r} is not known", where=request.where, remedy="run `floorcast fit`"
+        )
+    then, now = thaw(_parameters(request.lead, request, view))
+    return assemble(view, then=then, now=now, lead_steps=request.target.lead_steps)
+
+
+def _forecast(request: Request, panel: Panel, combined: Combined) -> Forecast:
+    series, target, cutoff = request.series, request.target, request.cutoff
+    lead_steps, horizon_steps = min(target.lead_steps, target.horizon_steps), target.horizon_steps
+    values, models = combined.quantiles[:lead_steps], [label(at_level(combined.weights, target.quantile))] * lead_steps
+    if request.outlook is not None and horizon_steps > lead_steps:
+        later = _outlook(request.outlook, request, series.view(cutoff))[lead_steps:]
+        values, models = np.vstack([values, later]), models + [request.outlook.model] * len(later)
+    if not np.isfinite(values).all():
+        raise ForecastError(
+            f"{models[0]} returned values that are not finite at cutoff {format_time(cutoff)}",
+            where=request.where,
+            remedy="run `floorcast fit`",
+        )
     frame = pl.DataFrame(values, schema=list(QUANTILE_COLUMNS)).with_columns(
         workload_class=pl.lit(series.workload_class),
         metric=pl.lit(str(series.metric)),
         cutoff=pl.lit(cutoff),
         step_start=pl.datetime_range(
-            cutoff, cutoff + horizon_steps * series.step, series.step, closed="left", eager=True
+            cutoff, cutoff + len(models) * series.step, series.step, closed="left", eager=True
         ),
-        model=pl.Series([fit.model for fit in fits]),
+        model=pl.Series(models),
     )
-    return conform(frame, FORECASTS)
+    return Forecast(conform(frame, FORECASTS), panel, combined)
 
 
-def _quantiles(fit: StoredFit, view: View, target: Target, where: str) -> FloatArray:
-    if fit.model not in BY_NAME:
-        raise ForecastError(f"the stored model {fit.model!r} is not known", where=where, remedy="run `floorcast fit`")
+def _parameters(fit: StoredFit, request: Request, view: View) -> Parameters:
     stored = json.loads(fit.parameters)
-    if stored["settings"] != target.settings(view.step):
+    if stored["settings"] != request.target.settings(view.step):
         raise ForecastError(
-            f"{fit.model} was fitted for {stored['settings']}, now it is {target.settings(view.step)}",
-            where=where,
+            f"{fit.model} was fitted for {stored['settings']}, now it is {request.target.settings(view.step)}",
+            where=request.where,
             remedy="run `floorcast fit`",
         )
-    path = BY_NAME[fit.model].predict(stored["model"], view, target.horizon_steps)
-    quantiles = Margins.model_validate_json(fit.margins).apply(path)
-    if not np.isfinite(quantiles).all():
+    parameters: Parameters = stored["model"]
+    return parameters
+
+
+def _outlook(fit: StoredFit, request: Request, view: View) -> FloatArray:
+    if fit.model not in BY_NAME:
         raise ForecastError(
-            f"{fit.model} returned values that are not finite at cutoff {format_time(view.cutoff)}",
-            where=where,
-            remedy="run `floorcast fit` to choose another model",
+            f"the stored model {fit.model!r} is not known", where=request.where, remedy="run `floorcast fit`"
         )
-    return quantiles
+    path = BY_NAME[fit.model].predict(_parameters(fit, request, view), view, request.target.horizon_steps)
+    return Margins.model_validate_json(fit.margins).apply(path)

@@ -1,21 +1,19 @@
-"""Which model forecasts a series, judged on the loss that a floor feels."""
+"""What forecasts a series: experts combined for the lead window, one model for the outlook after it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
-import polars as pl
 
-from floorcast.columns import FITS, SCORES
 from floorcast.errors import LeakageError
 from forecasting import backtest
 from forecasting.backtest import Backtest
-from forecasting.margins import Margins
+from forecasting.lead import fit_lead
 from forecasting.models import CANDIDATES, Model, Parameters
+from forecasting.rows import Row, fit_row
 from forecasting.series import Series, View
 from forecasting.verdict import HORIZONS, Target, Verdict, judge
 
@@ -29,8 +27,6 @@ difference of their losses is within its standard error (Breiman's rule, with an
 
 MIN_STEPS = 24
 """Fewer observed steps than this carry no backtest and so no margin."""
-
-Row = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ class _Trial:
 def fit_series(
     series: Series, *, cutoff: datetime, target: Target, timer: Callable[[], float]
 ) -> tuple[list[Row], list[Row]]:
-    """Choose, fit and calibrate a model for each horizon of one series: the lead window, and the outlook after it.
+    """Fit one series: experts for the lead window, and a model for the outlook after it.
 
     Returns rows of `floorcast.columns.FITS`, one a horizon, and the candidates' rows of `SCORES`. Candidates that
     crash or return something that is no forecast are disqualified with the error recorded; where none is left, or
@@ -60,28 +56,29 @@ def fit_series(
     observed = int(np.isfinite(view.values).sum())
     if observed < MIN_STEPS:
         reason = f"only {observed} steps were observed; a forecast needs {MIN_STEPS}"
-        return [_fit_row({**key, "horizon": horizon}, NO_MODEL, reason, {}, None) for horizon in horizons], []
+        return [fit_row({**key, "horizon": horizon}, NO_MODEL, reason, {}, None) for horizon in horizons], []
+    fit, scores = fit_lead(view, {**key, "horizon": "lead"}, target=target, timer=timer)
+    if len(horizons) == 1:
+        return [fit], scores
+    outlook_fit, outlook_scores = _fit_outlook(view, {**key, "horizon": "outlook"}, target=target, timer=timer)
+    return [fit, outlook_fit], [*scores, *outlook_scores]
+
+
+def _fit_outlook(view: View, at: Row, *, target: Target, timer: Callable[[], float]) -> tuple[Row, list[Row]]:
+    """Choose, fit and calibrate the one model of the steps after the lead window."""
     trials = [_try(model, view, target, timer) for model in CANDIDATES]
     before = view.first(backtest.origin_steps(view)[0]).values
     mean = float(np.nanmean(before)) if np.isfinite(before).any() else 0.0
-    fits: list[Row] = []
-    scores: list[Row] = []
-    for horizon in horizons:
-        at = {**key, "horizon": horizon}
-        verdicts = {
-            trial.model.name: judge(trial.result, horizon=horizon, target=target, mean=mean)
-            for trial in trials
-            if trial.result is not None
-        }
-        ranked = {name: verdict for name, verdict in verdicts.items() if isinstance(verdict, Verdict)}
-        chosen, parameters = _choose_and_fit(ranked, trials, view)
-        scores += [_score_row(at, trial, verdicts.get(trial.model.name), chosen) for trial in trials]
-        if chosen is None:
-            fits.append(_fit_row(at, NO_MODEL, "every candidate failed its backtest", {}, None))
-            continue
-        stored = {"settings": target.settings(view.step), "model": parameters}
-        fits.append(_fit_row(at, chosen, _reason(chosen, ranked, trials), stored, ranked[chosen].margins))
-    return fits, scores
+    verdicts = {
+        trial.model.name: judge(trial.result, target=target, mean=mean) for trial in trials if trial.result is not None
+    }
+    ranked = {name: verdict for name, verdict in verdicts.items() if isinstance(verdict, Verdict)}
+    chosen, parameters = _choose_and_fit(ranked, trials, view)
+    scores = [_score_row(at, trial, verdicts.get(trial.model.name), chosen) for trial in trials]
+    if chosen is None:
+        return fit_row(at, NO_MODEL, "every candidate failed its backtest", {}, None), scores
+    stored = {"settings": target.settings(view.step), "model": parameters}
+    return fit_row(at, chosen, _reason(chosen, ranked, trials), stored, ranked[chosen].margins), scores
 
 
 def _choose_and_fit(ranked: dict[str, Verdict], trials: list[_Trial], view: View) -> tuple[str | None, Parameters]:
@@ -143,10 +140,12 @@ def _reason(chosen: str, ranked: dict[str, Verdict], trials: Sequence[_Trial]) -
 
 def _score_row(at: Row, trial: _Trial, verdict: Verdict | str | None, chosen: str | None) -> Row:
     judged = verdict if isinstance(verdict, Verdict) and trial.error is None else None
+    is_chosen = trial.model.name == chosen
     return {
         **at,
         "model": trial.model.name,
-        "chosen": trial.model.name == chosen,
+        "chosen": is_chosen,
+        "weight": float(is_chosen),
         "origins": int(np.isfinite(judged.losses).sum()) if judged else 0,
         "pinball": judged.score if judged else None,
         "wape": judged.wape if judged else None,
@@ -154,23 +153,3 @@ def _score_row(at: Row, trial: _Trial, verdict: Verdict | str | None, chosen: st
         "seconds": trial.seconds,
         "error": trial.error or (verdict if isinstance(verdict, str) else None),
     }
-
-
-def _fit_row(at: Row, model: str, reason: str, parameters: Parameters, margins: Margins | None) -> Row:
-    return {
-        **at,
-        "model": model,
-        "reason": reason,
-        "parameters": json.dumps(parameters),
-        "margins": margins.model_dump_json() if margins else "{}",
-    }
-
-
-def fits_frame(rows: Sequence[Row]) -> pl.DataFrame:
-    return pl.DataFrame(list(rows), schema=dict(FITS)).sort("workload_class", "metric", "horizon")
-
-
-def scores_frame(rows: Sequence[Row]) -> pl.DataFrame:
-    return pl.DataFrame(list(rows), schema=dict(SCORES)).sort(
-        "workload_class", "metric", "horizon", maintain_order=True
-    )

@@ -1,4 +1,4 @@
-"""A backtest judged at one horizon: the loss of its quantile bound, and the margins that made the bound."""
+"""A backtest judged on the outlook: the loss of its quantile bound, and the margins that made the bound."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from forecasting.series import FloatArray
 
 Horizon = Literal["lead", "outlook"]
 HORIZONS: tuple[Horizon, Horizon] = ("lead", "outlook")
-"""`lead`: the steps a floor due now must cover, judged on their maximum, since replicas must suffice for it.
-`outlook`: the steps after them, judged one by one; no floor due now depends on them."""
+"""`lead`: the steps a floor due now must cover, forecast by experts combined and judged on their maximum, since
+replicas must suffice for it. `outlook`: the steps after them, judged one by one; no floor due now depends on them."""
 
 BASE_SHARE = 0.1
 """Margins by ratio are ratios to the forecast plus this share of the series' mean, so that a forecast near zero
@@ -57,23 +57,24 @@ class Verdict:
         return float(np.nanmean(self.losses))
 
 
-def judge(result: Backtest, *, horizon: Horizon, target: Target, mean: float) -> Verdict | str:
+def judge(result: Backtest, *, target: Target, mean: float) -> Verdict | str:
     """Judge with both kinds of margin and keep the better one; the reason where nothing could be judged.
 
     `mean` is the series' mean rate before the first origin, in tokens/s.
     """
     ends = target_ends(target)
     base = max(BASE_SHARE * mean, LEAST_BASE)
-    actual = _condensed(result.actual, horizon, target)
+    after = slice(target.lead_steps, None)
+    actual = result.actual[:, after]
     if not np.isfinite(actual).any():
-        return "no step after an origin was observed" if horizon == "outlook" else "no lead window was observed whole"
+        return "no step after a lead window was observed"
     losses = {}
     for kind in KINDS:
-        bound = _condensed(_cross_fitted(result, kind=kind, base=base, ends=ends, target=target), horizon, target)
+        bound = _cross_fitted(result, kind=kind, base=base, ends=ends, target=target)[:, after]
         each = accuracy.pinball_losses(actual=actual, forecast=bound, quantile=target.quantile)
         losses[kind] = _mean_by_origin(each)
     kind = min(KINDS, key=lambda each: float(np.nanmean(losses[each])))
-    median = _condensed(result.path, horizon, target)
+    median = result.path[:, after]
     return Verdict(
         losses=losses[kind],
         margins=Margins.from_residuals(actual=result.actual, path=result.path, kind=kind, base=base, ends=ends),
@@ -90,13 +91,6 @@ def target_ends(target: Target) -> tuple[int, ...]:
         ends.add(end)
         end *= 2
     return tuple(sorted(ends))
-
-
-def _condensed(values: FloatArray, horizon: Horizon, target: Target) -> FloatArray:
-    """(origins, 1) maxima over the lead window, NaN where a step of it was not observed, since the peak may have
-    been there; or (origins, steps) of the outlook."""
-    peak: FloatArray = values[:, : target.lead_steps].max(axis=1, keepdims=True)
-    return peak if horizon == "lead" else values[:, target.lead_steps :]
 
 
 def _mean_by_origin(losses: FloatArray) -> FloatArray:

@@ -6,6 +6,7 @@ costs milliseconds where a new decomposition costs a second.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -48,24 +49,38 @@ class MstlEts:
         }
 
     def predict(self, parameters: Parameters, view: View, horizon: int) -> FloatArray:
-        recent = view.tail(view.steps_in(2 * DAY))
+        path: FloatArray = self.paths(parameters, view, first=len(view.values), horizon=horizon)[0]
+        return path
+
+    def paths(self, parameters: Parameters, view: View, *, first: int, horizon: int) -> FloatArray:
+        """Forecasts from every origin from `first` steps after the view's start up to its cutoff, each from what came
+        before it: (origins, horizon). A missing step leaves the state as it was forecast.
+
+        The recursion is ETS(A,A,N)'s and its special cases' (Hyndman and Athanasopoulos, FPP3, 8.5).
+        """
+        begin = max(first - view.steps_in(2 * DAY), 0)
         shape = np.asarray(parameters["shape"])
-        places = self._places(recent, len(recent.values) + horizon)
-        filled = to_log(fill_missing(recent.values, season=recent.steps_in(DAY)), parameters["offset"])
-        adjusted = filled - shape[places[: len(filled)]]
+        season = shape[self._places(view, len(view.values) + horizon)]
+        adjusted = to_log(view.values, parameters["offset"]) - season[: len(view.values)]
+        alpha, beta, _, phi = (x or 0.0 for x in parameters["smoothing"])
+        if parameters["states"] < 2:  # a level and no trend
+            beta = phi = 0.0
+        elif parameters["smoothing"][3] is None:
+            phi = 1.0
         # The filter starts from the first hours of the tail; two days on, its start is forgotten.
-        start = [float(adjusted[: max(recent.steps_in(HOUR), 1)].mean()), 0.0][: parameters["states"]]
-        smoothing = [np.nan if x is None else x for x in parameters["smoothing"]]
-        ets = AutoETS(season_length=1, model=parameters["components"][:3])
-        ets.model_ = {
-            "m": 1,
-            "components": parameters["components"],
-            "par": np.array([*smoothing, *start]),
-            "n_params": len(start) + 1,
-            "fit": None,
-        }
-        level = ets.forward(adjusted, h=horizon)["mean"]
-        return from_log(level + shape[places[len(filled) :]], parameters["offset"], ceiling=view.values)
+        start = adjusted[begin:][np.isfinite(adjusted[begin:])][: max(view.steps_in(HOUR), 1)]
+        level, trend = float(start.mean()), 0.0
+        levels, trends = np.empty(len(adjusted) - first + 1), np.empty(len(adjusted) - first + 1)
+        for place, value in enumerate(adjusted[begin:].tolist(), begin):
+            if place >= first:
+                levels[place - first], trends[place - first] = level, trend
+            error = value - level - phi * trend if math.isfinite(value) else 0.0
+            level, trend = level + phi * trend + alpha * error, phi * trend + beta * error
+        levels[-1], trends[-1] = level, trend
+        steps = np.arange(horizon)
+        ahead = season[first + np.arange(len(levels))[:, None] + steps]
+        grown = trends[:, None] * np.cumsum(phi ** (steps + 1.0))
+        return from_log(levels[:, None] + grown + ahead, parameters["offset"], ceiling=view.values)
 
     def _places(self, view: View, count: int) -> npt.NDArray[np.int64]:
         period = view.steps_in(self.seasons[-1])

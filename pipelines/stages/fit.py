@@ -17,7 +17,8 @@ from floorcast.columns import Metric
 from floorcast.errors import ForecastError
 from floorcast.types import Frozen
 from forecasting.forecast import fitted_for
-from forecasting.selection import NO_MODEL, Row, fit_series, fits_frame, scores_frame
+from forecasting.rows import Row, fits_frame, scores_frame
+from forecasting.selection import NO_MODEL, fit_series
 from forecasting.series import Series
 from forecasting.verdict import Target
 from pipelines.progress import track

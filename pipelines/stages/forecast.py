@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Any
 
 import polars as pl
+from threadpoolctl import threadpool_limits
 
 from floorcast.columns import FORECASTS, Metric, empty
-from floorcast.errors import ForecastError, LeakageError
+from floorcast.errors import ForecastError
 from floorcast.units import format_duration
-from forecasting.forecast import StoredFit, forecast_series
+from forecasting.forecast import Request, StoredFit, forecast_all
 from forecasting.selection import NO_MODEL
 from forecasting.series import Series
 from pipelines.project import Project
@@ -47,17 +48,24 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
         fits = read_fits(store, at=as_of)
     if fits.is_empty():
         raise ForecastError("no model was ever fitted", where=str(project.store_path), remedy="run `floorcast fit`")
-    frames: list[pl.DataFrame] = []
+    requests: dict[str, Request] = {}
     failed: dict[str, str] = {}
     for (name, metric), rows in fits.group_by(["workload_class", "metric"], maintain_order=True):
         key = (str(name), Metric(str(metric)))
         if key[0] not in project.config.classes:
             continue
-        outcome = _forecast_one(project, series.get(key), {row["horizon"]: row for row in rows.to_dicts()}, as_of)
-        if isinstance(outcome, str):
-            failed[" ".join(key)] = outcome
+        wanted = _request(project, series.get(key), {row["horizon"]: row for row in rows.to_dicts()}, as_of)
+        if isinstance(wanted, str):
+            failed[" ".join(key)] = wanted
         else:
-            frames.append(outcome)
+            requests[" ".join(key)] = wanted
+    frames: list[pl.DataFrame] = []
+    with threadpool_limits(1):
+        for label, outcome in zip(requests, forecast_all(list(requests.values())), strict=True):
+            if isinstance(outcome, str):
+                failed[label] = outcome
+            else:
+                frames.append(outcome.frame)
     made = pl.concat(frames) if frames else empty(FORECASTS)
     with open_store(project.store_path) as store:
         write_forecasts(store, run_id("forecast", as_of), made)
@@ -65,10 +73,10 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
     return ForecastResult(series=len(frames), steps=made.height, newest_cutoff=newest, failed=failed)
 
 
-def _forecast_one(
+def _request(
     project: Project, series: Series | None, fits: dict[str, dict[str, Any]], as_of: datetime
-) -> pl.DataFrame | str:
-    """The forecast, or why there is none. `fits` is by horizon."""
+) -> Request | str:
+    """What to forecast, or why it cannot be. `fits` is by horizon."""
     lead, outlook = fits["lead"], fits.get("outlook")
     if lead["model"] == NO_MODEL:
         return str(lead["reason"])
@@ -76,20 +84,13 @@ def _forecast_one(
         return "nothing was observed"
     if as_of - series.end > project.config.horizon:
         return f"the newest data are {format_duration(as_of - series.end)} old"
-    try:
-        return forecast_series(
-            series,
-            lead=_stored(lead),
-            outlook=_stored(outlook) if outlook and outlook["model"] != NO_MODEL else None,
-            cutoff=series.end,
-            target=target_of(project, series, as_of),
-        )
-    except LeakageError:
-        raise
-    except ForecastError as error:
-        return str(error)
-    except Exception as error:  # noqa: BLE001 - whatever a model raises costs its own class the forecast, no other's
-        return f"{type(error).__name__}: {error}"
+    return Request(
+        series=series,
+        cutoff=series.end,
+        target=target_of(project, series, as_of),
+        lead=_stored(lead),
+        outlook=_stored(outlook) if outlook and outlook["model"] != NO_MODEL else None,
+    )
 
 
 def _stored(fit: dict[str, Any]) -> StoredFit:

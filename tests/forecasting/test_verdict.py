@@ -11,33 +11,23 @@ from forecasting.verdict import Target, Verdict, judge
 AT_95 = QUANTILE_LEVELS.index(0.95)
 
 
-def judged(result: Backtest, horizon: str, lead: int) -> Verdict:
+def judged(result: Backtest, *, lead: int) -> Verdict:
     target = Target(quantile=0.95, lead_steps=lead, horizon_steps=result.path.shape[1])
-    verdict = judge(result, horizon=horizon, target=target, mean=100.0)  # type: ignore[arg-type]
+    verdict = judge(result, target=target, mean=100.0)
     assert isinstance(verdict, Verdict)
     return verdict
 
 
-def test_the_lead_window_is_judged_on_its_maximum_not_on_its_first_step() -> None:
-    """The forecast is 100 throughout. First steps are 100, third steps 150: the maximum is 150 of 100."""
-    actual = np.tile([100.0, 120.0, 150.0, 100.0], (30, 1))
-    verdict = judged(Backtest(actual=actual, path=np.full((30, 4), 100.0)), "lead", 3)
-    assert verdict.wape == pytest.approx(50 / 150)
-    assert verdict.bias == pytest.approx(-50 / 150)
-
-
-def test_a_lead_window_not_observed_whole_is_not_judged() -> None:
-    actual = np.tile([100.0, np.nan, 100.0, 100.0], (30, 1))
-    target = Target(quantile=0.95, lead_steps=3, horizon_steps=4)
-    result = Backtest(actual=actual, path=np.full((30, 4), 100.0))
-    assert judge(result, horizon="lead", target=target, mean=100.0) == "no lead window was observed whole"
-    assert isinstance(judge(result, horizon="outlook", target=target, mean=100.0), Verdict)
+def test_an_outlook_of_which_nothing_was_observed_is_not_judged() -> None:
+    result = Backtest(actual=np.tile([100.0, np.nan], (30, 1)), path=np.full((30, 2), 100.0))
+    target = Target(quantile=0.95, lead_steps=1, horizon_steps=2)
+    assert judge(result, target=target, mean=100.0) == "no step after a lead window was observed"
 
 
 def test_the_outlook_is_judged_step_by_step_after_the_lead_window() -> None:
     """Within the lead window all is right; after it the forecast of 100 misses 110 and 90 by 10 each."""
     actual = np.tile([100.0, 110.0, 90.0], (30, 1))
-    verdict = judged(Backtest(actual=actual, path=np.full((30, 3), 100.0)), "outlook", 1)
+    verdict = judged(Backtest(actual=actual, path=np.full((30, 3), 100.0)), lead=1)
     assert verdict.wape == pytest.approx(20 / 200)
 
 
@@ -45,8 +35,8 @@ def test_an_origin_is_bounded_by_the_margins_of_the_other_half() -> None:
     """Twenty origins: the first ten miss by 0, the last ten by +40. Bounded by the other half, the first ten lie 40
     under their bound and lose 0.05 x 40; the last ten lie 40 over it and lose 0.95 x 40. Judged by their own
     margins they would lose nothing."""
-    actual = np.concatenate([np.full((20, 1), 100.0), np.full((20, 1), 140.0)])
-    verdict = judged(Backtest(actual=actual, path=np.full((40, 1), 100.0)), "lead", 1)
+    actual = np.concatenate([np.full((20, 2), 100.0), np.full((20, 2), 140.0)])
+    verdict = judged(Backtest(actual=actual, path=np.full((40, 2), 100.0)), lead=1)
     np.testing.assert_allclose(verdict.losses, [0.05 * 40] * 20 + [0.95 * 40] * 20)
 
 

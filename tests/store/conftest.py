@@ -106,6 +106,7 @@ def scores() -> Rows:
             "cutoff": T0,
             "model": "mstl_ets",
             "chosen": True,
+            "weight": 0.6,
             "origins": 7,
             "pinball": 12.5,
             "wape": 0.2,

@@ -1,0 +1,140 @@
+"""The lead window of one series: experts fitted, weighed on the past, and what is recorded of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from floorcast.errors import LeakageError
+from forecasting import accuracy
+from forecasting.mixture import EXPERTS, Combined, Expert, Panel, assemble, combine, first_origin
+from forecasting.mixture.mixture import Fitted
+from forecasting.models import Parameters
+from forecasting.rows import Row, fit_row
+from forecasting.series import View
+from forecasting.verdict import Target, at_level
+
+MIXTURE = "mixture"
+"""The name under which the combination stands among the models."""
+
+LEAST_EARNED = 0.005
+"""An expert that never earned more than this share of the weight, at any level, is left out until the next fit."""
+
+NOTHING_GAINED = 0.98
+"""A mixture that loses more than this share of what last value loses with the same margins has gained nothing."""
+
+NAMED = 3
+"""Experts named in a label, by weight."""
+
+
+@dataclass
+class _Fit:
+    then: dict[str, Parameters] = field(default_factory=dict)
+    now: dict[str, Parameters] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+def fit_lead(view: View, at: Row, *, target: Target, timer: Callable[[], float]) -> tuple[Row, list[Row]]:
+    """A row of `floorcast.columns.FITS` for the lead window and one of `SCORES` for each expert and the mixture.
+
+    An expert that crashes or returns something that is no forecast is disqualified with the error recorded. Last value
+    cannot be: where nothing else is left, the mixture is last value with margins.
+    """
+    began = timer()
+    fitted = _fit_experts(view, target, timer)
+    panel = assemble(view, then=fitted.then, now=fitted.now, lead_steps=target.lead_steps)
+    [combined] = combine([panel])
+    earned = np.nan_to_num(combined.earned.max(axis=1))
+    kept = {
+        expert.name: {"then": fitted.then[expert.name], "now": fitted.now[expert.name]}
+        for expert, share in zip(EXPERTS, earned, strict=True)
+        if expert.name in fitted.then and (share > LEAST_EARNED or expert.name == EXPERTS[0].name)
+    }
+    stored: Parameters = {"settings": target.settings(view.step), "model": kept}
+    weights = at_level(combined.weights, target.quantile)
+    scores = [_score(at, expert, place, panel, combined, target, fitted) for place, expert in enumerate(EXPERTS)]
+    median = at_level(combined.past, 0.5)
+    mixture = {
+        **at,
+        "model": MIXTURE,
+        "chosen": True,
+        "weight": 1.0,
+        "origins": int(np.isfinite(panel.actual).sum()),
+        "pinball": accuracy.or_none(float(at_level(combined.mixture_losses, target.quantile))),
+        "wape": accuracy.or_none(accuracy.wape(actual=panel.actual, forecast=median)),
+        "bias": accuracy.or_none(accuracy.bias(actual=panel.actual, forecast=median)),
+        "seconds": timer() - began,
+        "error": None,
+    }
+    reason = f"{_verdict(combined, target)}; {label(weights)}"
+    return fit_row(at, MIXTURE, reason, stored, None), [*scores, mixture]
+
+
+def label(weights: np.ndarray) -> str:
+    """The experts of most weight, as in `mstl_ets_day 0.58, last_value 0.31, blend 0.11`."""
+    order = np.argsort(-weights, kind="stable")[:NAMED]
+    return ", ".join(f"{EXPERTS[place].name} {weights[place]:.2f}" for place in order if weights[place] >= 0.005)
+
+
+def thaw(experts: dict[str, dict[str, Parameters]]) -> tuple[Fitted, Fitted]:
+    """The parameters that a stored fit holds: those from before its origins, and those from all of its data."""
+    return (
+        {name: generations["then"] for name, generations in experts.items()},
+        {name: generations["now"] for name, generations in experts.items()},
+    )
+
+
+def _fit_experts(view: View, target: Target, timer: Callable[[], float]) -> _Fit:
+    fit = _Fit()
+    before = view.first(first_origin(view))
+    for expert in EXPERTS:
+        if len(before.values) < view.steps_in(expert.needs):
+            fit.errors[expert.name] = f"needs {expert.needs} of history before the first origin"
+            continue
+        began = timer()
+        try:
+            then, now = (expert.fit(before), expert.fit(view)) if expert.fit else ({}, {})
+            json.dumps([then, now], allow_nan=False)
+            assemble(view, then={expert.name: then}, now={expert.name: now}, lead_steps=target.lead_steps)
+        except LeakageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a library raises disqualifies its expert, on record
+            fit.errors[expert.name] = f"{type(error).__name__}: {error}"
+        else:
+            fit.then[expert.name], fit.now[expert.name] = then, now
+        fit.seconds[expert.name] = timer() - began
+    return fit
+
+
+def _score(at: Row, expert: Expert, place: int, panel: Panel, combined: Combined, target: Target, fitted: _Fit) -> Row:
+    error = fitted.errors.get(expert.name)
+    weight = float(at_level(combined.weights[place], target.quantile))
+    point = panel.points[:, place]
+    return {
+        **at,
+        "model": expert.name,
+        "chosen": weight >= LEAST_EARNED,
+        "weight": weight,
+        "origins": 0 if error else int(np.isfinite(panel.actual).sum()),
+        "pinball": None if error else accuracy.or_none(float(at_level(combined.losses[place], target.quantile))),
+        "wape": None if error else accuracy.or_none(accuracy.wape(actual=panel.actual, forecast=point)),
+        "bias": None if error else accuracy.or_none(accuracy.bias(actual=panel.actual, forecast=point)),
+        "seconds": fitted.seconds.get(expert.name, 0.0),
+        "error": error,
+    }
+
+
+def _verdict(combined: Combined, target: Target) -> str:
+    loss = float(at_level(combined.mixture_losses, target.quantile))
+    last = float(at_level(combined.losses[0], target.quantile))
+    if not np.isfinite(loss):
+        return "no lead window was observed whole"
+    if not last:
+        return "last value was always right"
+    if loss > NOTHING_GAINED * last:
+        return f"no forecast pays: pinball {loss:.4g} tokens/s, {loss / last:.2f} of last value's with the same margins"
+    return f"pinball {loss:.4g} tokens/s, {loss / last:.2f} of last value's with the same margins"

@@ -1,0 +1,185 @@
+"""From a series and the experts' parameters to quantiles of the greatest rate within the lead window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+
+from floorcast.columns import QUANTILE_LEVELS
+from forecasting.mixture.experts import EXPERTS, Past
+from forecasting.mixture.online import SPREADS, BoolArray, Input, Outcome, advance
+from forecasting.models.base import DAY, Parameters
+from forecasting.series import FloatArray, View
+
+MEMORY = timedelta(days=7)
+"""How far back the origins reach from which offsets and weights are learned."""
+
+MEMORY_SHARE = 2 / 3
+"""Of a short history; the rest is what the first origin knows."""
+
+Fitted = Mapping[str, Parameters]
+"""Parameters by expert; those of `EXPERTS` not in it are left out."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One series, ready to be combined: `points` (origins, experts) forecasts of the greatest rate within the lead
+    window, `actual` (origins,) what came, NaN where a step of it is missing or still ahead, `mean` (origins,) the mean
+    rate before, `live` (experts, lead steps) the paths from the cutoff. The last origin is the cutoff itself."""
+
+    step: timedelta
+    lead_steps: int
+    points: FloatArray
+    actual: FloatArray
+    mean: FloatArray
+    live: FloatArray
+    usable: BoolArray
+
+
+@dataclass(frozen=True)
+class Combined:
+    """`quantiles` (lead steps, levels) hold together: the greatest of a level is that level's quantile of the greatest
+    rate within the window; `past` (origins, levels) are those of the greatest rate as forecast at every origin, the
+    cutoff's last. `weights` (experts, levels) add to 1 over experts. Over the judged origins, NaN where there were
+    none: `earned` (experts, levels) are the mean weights, `losses` (experts, levels), each with the better of its
+    spreads, and `mixture_losses` (levels,) mean pinball losses in tokens/s."""
+
+    quantiles: FloatArray
+    past: FloatArray
+    weights: FloatArray
+    earned: FloatArray
+    losses: FloatArray
+    mixture_losses: FloatArray
+
+
+def first_origin(view: View) -> int:
+    """Steps from the view's start to the first origin that is learned from."""
+    count = len(view.values)
+    return max(count - min(view.steps_in(MEMORY), int(count * MEMORY_SHARE)), 1)
+
+
+def assemble(view: View, *, then: Fitted, now: Fitted, lead_steps: int) -> Panel:
+    """What a view's origins and the experts make. `then` are parameters from before the first origin, which none of
+    the judged origins shaped; `now` those that the live forecast uses. An expert in neither is not used.
+
+    Raises ValueError where an expert returns something that is no forecast.
+    """
+    first = first_origin(view)
+    past, latest = Past(view, first, lead_steps), Past(view, len(view.values), lead_steps)
+    fallback, live_fallback = EXPERTS[0].paths(past, {}), EXPERTS[0].paths(latest, {})[0]
+    used = np.array([expert.name in then and expert.name in now for expert in EXPERTS])
+    points, live = [], []
+    for expert, use in zip(EXPERTS, used, strict=True):
+        paths = expert.paths(past, then[expert.name]) if use else fallback
+        ahead = expert.paths(latest, now[expert.name])[0] if use else live_fallback
+        # Where a shape does not reach back far enough, the newest rate stands in for it.
+        paths, ahead = np.where(np.isfinite(paths), paths, fallback), np.where(np.isfinite(ahead), ahead, live_fallback)
+        if paths.shape != fallback.shape or (paths < 0).any() or (ahead < 0).any():
+            raise ValueError(f"{expert.name} returned values of shape {paths.shape}, some of them negative")
+        points.append(paths.max(axis=1))
+        live.append(ahead)
+    stacked = np.stack(points, axis=1)
+    stacked[-1] = np.stack(live).max(axis=1)
+    blind = ~np.isfinite(fallback).all(axis=1)  # nothing had been observed yet
+    stacked[blind] = 0.0
+    return Panel(
+        step=view.step,
+        lead_steps=lead_steps,
+        points=stacked,
+        actual=np.where(blind, np.nan, _greatest(view, first, lead_steps)),
+        mean=past.mean(),
+        live=np.stack(live),
+        usable=used,
+    )
+
+
+def combine(panels: Sequence[Panel], *, judged: timedelta = 4 * DAY) -> list[Combined]:
+    """Combine the experts of several series at once, which must share step and lead window.
+
+    Losses are over the last `judged` of the origins.
+    """
+    step, lead_steps = panels[0].step, panels[0].lead_steps
+    longest = max(len(panel.points) for panel in panels)
+    given = Input(
+        points=_stack([panel.points for panel in panels], longest),
+        actual=_stack([panel.actual for panel in panels], longest, blank=True),
+        mean=_stack([panel.mean for panel in panels], longest),
+        usable=np.stack([panel.usable for panel in panels]),
+        delay=lead_steps,
+        step=step,
+    )
+    outcome = advance(given, judged_from=longest - judged // step)
+    return [_combined(panel, outcome, place) for place, panel in enumerate(panels)]
+
+
+def replay(view: View, *, lead_steps: int, first_origin: int) -> FloatArray:
+    """What would have been forecast at every origin from `first_origin` steps after the view's start up to the step
+    before its cutoff: (origins, levels) quantiles of the greatest rate within the lead window.
+
+    Every expert is fitted anew each day, on what was known then; origin by origin, nothing later is looked at.
+    """
+    day = view.steps_in(DAY)
+    first = min(first_origin, max(day, 1))
+    past = Past(view, first, lead_steps)
+    fallback = EXPERTS[0].paths(past, {})
+    points = np.repeat(fallback.max(axis=1)[:, None], len(EXPERTS), axis=1)
+    for begin in range(first, len(view.values), day):
+        known = view.first(begin)
+        rows = slice(begin - first, begin - first + day)
+        seen = Past(view.first(min(begin + day - 1, len(view.values))), begin, lead_steps)
+        for place, expert in enumerate(EXPERTS):
+            if begin >= view.steps_in(expert.needs):
+                paths = expert.paths(seen, expert.fit(known) if expert.fit else {})
+                points[rows, place] = np.where(np.isfinite(paths), paths, fallback[rows]).max(axis=1)
+    blind = ~np.isfinite(points).all(axis=1, keepdims=True)
+    given = Input(
+        points=np.where(blind, 0.0, points)[:, None],
+        actual=np.where(blind, np.nan, _greatest(view, first, lead_steps)[:, None]),
+        mean=past.mean()[:, None],
+        usable=np.ones((1, len(EXPERTS)), dtype=bool),
+        delay=lead_steps,
+        step=view.step,
+    )
+    outcome = advance(given, judged_from=len(points))
+    return outcome.quantiles[first_origin - first : -1, 0]
+
+
+def _greatest(view: View, first: int, lead_steps: int) -> FloatArray:
+    """The greatest rate of the `lead_steps` steps from each origin on, NaN where one of them is missing or ahead."""
+    padded = np.concatenate([view.values[first:], np.full(lead_steps, np.nan)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, lead_steps)
+    greatest: FloatArray = windows.max(axis=1)
+    return greatest
+
+
+def _stack(arrays: Sequence[FloatArray], longest: int, *, blank: bool = False) -> FloatArray:
+    """Arrays of unequal length, aligned at their ends: (longest, series, ...). In front of a shorter one stands its
+    first row, or NaN where `blank`, so that nothing is learned there."""
+    return np.stack(
+        [
+            np.concatenate([np.repeat(array[:1] * (np.nan if blank else 1.0), longest - len(array), axis=0), array])
+            for array in arrays
+        ],
+        axis=1,
+    )
+
+
+def _combined(panel: Panel, outcome: Outcome, place: int) -> Combined:
+    weights, offsets, scales = outcome.weights[place], outcome.offsets[place], outcome.scales[place]
+    paths = np.repeat(panel.live, len(SPREADS), axis=0)
+    bounds = np.maximum(paths[:, :, None] + offsets[:, None] * scales[:, None, None], 0.0)
+    steps = np.maximum((weights[:, None] * bounds).sum(axis=0) + outcome.correction[place], 0.0)
+    # Experts peak at different steps of the window, so that their mean peaks lower than the mean of their peaks.
+    lifted = np.sort(np.maximum(steps + outcome.quantiles[-1, place] - steps.max(axis=0), 0.0), axis=1)
+    by_expert = (len(EXPERTS), len(SPREADS), len(QUANTILE_LEVELS))
+    return Combined(
+        quantiles=lifted,
+        past=outcome.quantiles[-len(panel.points) :, place],
+        earned=outcome.earned[place].reshape(by_expert).sum(axis=1),
+        weights=weights.reshape(by_expert).sum(axis=1),
+        losses=outcome.losses[place].reshape(by_expert).min(axis=1),
+        mixture_losses=outcome.mixture_losses[place],
+    )
