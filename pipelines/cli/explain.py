@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
         Example:
           floorcast explain chat-70b --at "2026-11-30 08:55"
         """
+        from pipelines.stages.common import count
         from scaling.explain import explain, recompute
 
         project = project_of(config, data)
@@ -47,6 +48,7 @@ def register(app: typer.Typer) -> None:
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--at") from None
         schedule, window, rung, cutoff = find(project, pool, asked, moment)
+        changed = changed_since(project, pool, schedule.issued_at) if cutoff else []
         recomputed = recompute(window.reason, project.config.pools[pool])
         if recomputed != window.min_replicas:
             raise PublishError(
@@ -63,6 +65,7 @@ def register(app: typer.Typer) -> None:
                     "issued_at": format_time(schedule.issued_at),
                     "rung": rung.value,
                     "recomputed": recomputed,
+                    "changed_data": changed,
                     **window.model_dump(mode="json"),
                 }
             )
@@ -79,9 +82,41 @@ def register(app: typer.Typer) -> None:
                 rung=rung,
             )
         )
+        if changed:
+            spans = (
+                f"{count(row['steps'], 'step')} of {row['workload_class']} from {row['start']:%Y-%m-%d %H:%M} to "
+                f"{row['end']:%Y-%m-%d %H:%M} UTC"
+                for row in changed
+            )
+            say(f"  changed     data since that forecast: {'; '.join(spans)}")
         say(f"  recomputed  {recomputed}, as published")
         if moment >= schedule.valid_until:
             say(f"  expired     {local(schedule.valid_until, project.config.zone)}: consumers have fallen back")
+
+
+def changed_since(project: Project, pool: str, issued_at: datetime) -> list[dict[str, Any]]:
+    """The data that changed after a publication was forecast from them: workload_class, steps, start, end.
+
+    Silent once the forecasts of that cutoff were made again.
+    """
+    from pipelines.stages.common import HISTORY
+    from store.connection import open_store
+    from store.forecasts import forecasts_on_changed_data
+
+    with open_store(project.store_path) as store:
+        marked = forecasts_on_changed_data(store, at=issued_at, look_back=HISTORY)
+    # Both metrics of a class look back on the same steps, unless they differ in their cutoffs.
+    widest = marked.sort("steps").unique("workload_class", keep="last").sort("workload_class").to_dicts()
+    return [
+        {
+            "workload_class": row["workload_class"],
+            "steps": row["steps"],
+            "start": row["first_step"],
+            "end": row["last_step"] + project.config.step,
+        }
+        for row in widest
+        if row["workload_class"] in project.config.classes_of(pool)
+    ]
 
 
 def find(

@@ -46,8 +46,17 @@ def test_a_changed_step_marks_the_newest_forecasts_in_status(published, main, tr
         ("chat", "tokens_in", 2),
         ("chat", "tokens_out", 2),
     ]
+    said = "data since that forecast: 2 steps of chat from 2026-11-16 06:00 to 2026-11-16 08:00 UTC\n"
+    explain = ("explain", "--now", AT, "chat-70b")
+    assert f"  changed     {said}  recomputed" in main(*explain, cwd=published.base).out
+    span = {"start": "2026-11-16T06:00:00Z", "end": "2026-11-16T08:00:00Z"}
+    assert json.loads(main(*explain, "--json", cwd=published.base).out)["changed_data"] == [
+        {"workload_class": "chat", "steps": 2} | span
+    ]
+    assert "changed" not in main("explain", "--now", AT, "code-8b", cwd=published.base).out
     main("forecast", "--now", AT, cwd=published.base)
     assert "changed since" not in main("status", "--now", AT, cwd=published.base).out
+    assert "changed" not in main(*explain, cwd=published.base).out
 
 
 def test_faults_of_an_interval_are_said_before_anything_is_read(project, main):

@@ -288,6 +288,19 @@ def test_evaluate_judges_what_has_been_observed_since(published, live, now):
     assert set(accuracy["model"]) == {"published", "last_value", "seasonal_naive"}
 
 
+def test_evaluate_counts_what_was_forecast_from_data_that_changed_since(published, live, now, trace):
+    changed = pl.col("time").is_between(now - 3 * HOUR, now - HOUR, closed="left") & (pl.col("class") == "chat")
+    trace.with_columns(tokens_in=pl.when(changed).then(0.5 * pl.col("tokens_in")).otherwise("tokens_in")).write_parquet(
+        published.base / "trace.parquet"
+    )
+    live(published, now + HOUR, "ingest", "forecast")
+    live(published, now + 3 * HOUR, "ingest")
+    done = live(published, now + 3 * HOUR, "evaluate")["evaluate"].result
+    # Three steps of six series, and two of six from the later forecast, which saw the change.
+    assert (done.judged_steps, done.judged_on_changed_data) == (30, 6)
+    assert "30 forecast steps judged, 6 of them made from data that changed since" in done.summary
+
+
 def test_dashboard_writes_a_page_for_each_pool_and_class(published, live, now):
     done = live(published, now, "dashboard")["dashboard"].result
     pages = {page.relative_to(published.site).name for page in published.site.glob("**/*.html")}
