@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
@@ -32,9 +33,10 @@ def evaluate(
     """Accuracy by class, metric and horizon band, as a frame of `floorcast.columns.ACCURACY`.
 
     `forecasts` (FORECASTS) may hold many cutoffs; `lead` and `quantile` are each class's. Bands are `lead` (the
-    class's lead window), `6h`, `24h` and `48h`, each from where the one before ended. The two baselines are
-    computed at the same cutoffs for the same steps from what was known then, so all three rows of a band judge
-    the same pairs. Bands without a pair are left out.
+    greatest rate of the class's lead window, once a cutoff, since that is what a floor must cover; windows not
+    observed whole are left out), `6h`, `24h` and `48h`, each step by step from where the band before ended. The two
+    baselines are computed at the same cutoffs for the same steps from what was known then, so all three rows of a
+    band judge the same pairs. Bands without a pair are left out.
     """
     rows: list[dict[str, object]] = []
     for (name, metric), group in forecasts.group_by(["workload_class", "metric"], maintain_order=True):
@@ -62,25 +64,27 @@ def _judge(group: pl.DataFrame, series: Series, *, lead: timedelta, quantile: fl
     bound = at_level(forecasts, quantile)
     rows: list[dict[str, object]] = []
     shortest = 0.0
+    pairs = _Pairs(origin, place, actual, bound, judged)
     for label, longest in _bands(lead):
-        comparable = np.isfinite(actual) & np.isfinite(judged[LAST_VALUE]) & np.isfinite(judged[SEASONAL_NAIVE])
-        inside = (ahead > shortest) & (ahead <= longest) & comparable
+        band = (ahead > shortest) & (ahead <= longest)
         shortest = longest
-        if not inside.any():
+        inside = pairs.taken(band).greatest(lead // step) if label == "lead" else pairs.taken(band)
+        inside = inside.taken(inside.comparable())
+        if not len(inside.actual):
             continue
-        training = series.values[: int(origin[inside].min())]
-        for model, values in judged.items():
-            pair = {"actual": actual[inside], "forecast": values[inside]}
-            of_bound = {"actual": actual[inside], "forecast": bound[inside]}
+        training = series.values[: int(inside.origin.min())]
+        for model, values in inside.judged.items():
+            pair = {"actual": inside.actual, "forecast": values}
+            of_bound = {"actual": inside.actual, "forecast": inside.bound}
             rows.append(
                 {
                     "workload_class": series.workload_class,
                     "metric": str(series.metric),
                     "horizon": label,
                     "model": model,
-                    "first_step": series.start + int(place[inside].min()) * step,
-                    "last_step": series.start + int(place[inside].max()) * step,
-                    "steps": int(inside.sum()),
+                    "first_step": series.start + int(inside.place.min()) * step,
+                    "last_step": series.start + int(inside.place.max()) * step,
+                    "steps": len(inside.actual),
                     "wape": accuracy.or_none(accuracy.wape(**pair)),
                     "bias": accuracy.or_none(accuracy.bias(**pair)),
                     "mase": accuracy.or_none(accuracy.mase(**pair, training=training, season=season)),
@@ -89,6 +93,42 @@ def _judge(group: pl.DataFrame, series: Series, *, lead: timedelta, quantile: fl
                 }
             )
     return rows
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Forecasts and what came, an element each: the places of cutoff and step from the series' start, the actual rate,
+    the bound at the floor's quantile, and the point forecasts by model."""
+
+    origin: IntArray
+    place: IntArray
+    actual: FloatArray
+    bound: FloatArray
+    judged: dict[str, FloatArray]
+
+    def taken(self, where: npt.NDArray[np.bool_] | IntArray) -> _Pairs:
+        judged = {model: values[where] for model, values in self.judged.items()}
+        return _Pairs(self.origin[where], self.place[where], self.actual[where], self.bound[where], judged)
+
+    def comparable(self) -> npt.NDArray[np.bool_]:
+        seen: npt.NDArray[np.bool_] = np.isfinite(self.actual)
+        for values in self.judged.values():
+            seen = seen & np.isfinite(values)
+        return seen
+
+    def greatest(self, steps: int) -> _Pairs:
+        """One element a cutoff that has all `steps` steps: the greatest of each, NaN where one is."""
+        ordered = self.taken(np.lexsort((self.place, self.origin)))
+        _, first, counts = np.unique(ordered.origin, return_index=True, return_counts=True)
+        windows = first[counts == steps][:, None] + np.arange(steps)
+        judged = {model: values[windows].max(axis=1) for model, values in ordered.judged.items()}
+        return _Pairs(
+            ordered.origin[windows[:, 0]],
+            ordered.place[windows[:, 0]],
+            ordered.actual[windows].max(axis=1),
+            ordered.bound[windows].max(axis=1),
+            judged,
+        )
 
 
 def _bands(lead: timedelta) -> list[tuple[str, float]]:
