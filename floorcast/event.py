@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+from functools import lru_cache
+from typing import Annotated, Literal, NamedTuple, Self
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -14,9 +15,6 @@ from pydantic_core import PydanticCustomError
 
 from floorcast.section import Name, Section
 from floorcast.units import EPOCH
-
-if TYPE_CHECKING:
-    from holidays import HolidayBase
 
 WEEK = timedelta(weeks=1)
 _SECOND = timedelta(seconds=1)
@@ -218,20 +216,31 @@ class Holidays(Section):
 
         Those on the country's weekend are left out: they are as that day is anyway.
         """
-        calendar = self._calendar(start, end)
-        days = (day for day in sorted(calendar) if day.weekday() not in calendar.weekend)
+        years = range(start.year - 1, end.year + 2)
+        days = (day for year in years for day in _calendar(self.country, self.subdivision, year).days)
         windows = (day_window(day, self.zone) for day in days)
         return tuple(window for window in windows if window.start < end and window.end > start)
 
     def rest_day(self) -> int:
         """The last day of the country's weekend, Monday being 0; Sunday nearly everywhere."""
-        return max(self._calendar(EPOCH, EPOCH).weekend)
+        return _calendar(self.country, self.subdivision, EPOCH.year).rest_day
 
-    def _calendar(self, start: datetime, end: datetime) -> HolidayBase:
-        import holidays  # noqa: PLC0415
 
-        years = range(start.year - 1, end.year + 2)
-        return holidays.country_holidays(self.country, subdiv=self.subdivision, years=years)
+class _Calendar(NamedTuple):
+    """The holidays of a year that are not on a weekend, in order, and the weekend's last day."""
+
+    days: tuple[date, ...]
+    rest_day: int
+
+
+@lru_cache(maxsize=1024)
+def _calendar(country: str, subdivision: str | None, year: int) -> _Calendar:
+    import holidays  # noqa: PLC0415
+
+    calendar = holidays.country_holidays(country, subdiv=subdivision, years=year)
+    # Asking for a year may bring days of the next.
+    days = (day for day in sorted(calendar) if day.year == year and day.weekday() not in calendar.weekend)
+    return _Calendar(tuple(days), max(calendar.weekend))
 
 
 def day_window(day: date, zone: str) -> Window:
