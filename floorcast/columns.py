@@ -106,6 +106,15 @@ FORECASTS: Schema = {
 }
 """Key: workload_class, metric, cutoff, step_start. Quantiles of the step's mean rate in tokens per second."""
 
+POOL_SHARES: Schema = {
+    "pool": pl.String(),
+    "metric": pl.String(),
+    "as_of": TIME,
+    "share": pl.Float64(),
+}
+"""Key: pool, metric, as_of. What a pool keeps of its classes' spread above their medians, at its quantile: 1 where they
+peak together, less where they peak apart. For the forecasts made at as_of only."""
+
 FLOORS: Schema = {
     "pool": pl.String(),
     "window_start": TIME,

@@ -46,6 +46,8 @@ class ClassDemand(Frozen):
 
     tokens_in_per_s: float = Field(ge=0)
     tokens_out_per_s: float = Field(ge=0)
+    median_in_per_s: float = Field(default=0, ge=0, description="the median of tokens in")
+    median_out_per_s: float = Field(default=0, ge=0)
     model_in: str
     model_out: str
 
@@ -62,6 +64,14 @@ class Reason(Frozen):
     tokens_in_per_s: float = Field(ge=0, description="the pool's demand at the quantile in the deciding step")
     tokens_out_per_s: float = Field(ge=0)
     median_tokens_per_s: float = Field(ge=0, description="the binding metric's median in the deciding step")
+    share_in: float = Field(
+        default=1,
+        ge=0,
+        le=1,
+        description="what the pool's tokens in keep of its classes' spread above their medians, since they peak apart; "
+        "1 adds their quantiles up",
+    )
+    share_out: float = Field(default=1, ge=0, le=1, description="the same of tokens out")
     demand_tokens_per_s: float = Field(ge=0, description="the binding metric's demand (both added for `sum`)")
     required_replicas: float = Field(ge=0, description="before any buffer and rounding")
     buffers: tuple[Buffer, ...] = ()

@@ -62,11 +62,19 @@ def class_demand(forecasts: pl.DataFrame, levels: Mapping[str, float]) -> pl.Dat
     return pl.concat(frames).filter("usable").drop("usable")
 
 
-def pool_demand(classes: Floats) -> Floats:
-    """A pool's quantile from those of its classes: their sum, to a thousandth of a token per second.
+def pool_demand(classes: Floats, medians: Floats, share: Floats) -> Floats:
+    """A pool's quantile from those of its classes, to a thousandth of a token per second: their medians added up, and
+    `share` [metrics, steps] of what their quantiles add up to above them. At 1 it is the sum of the quantiles, right
+    where the classes peak together.
 
-    [classes, metrics, steps] to [metrics, steps]; NaN, a figure not known, adds nothing. The sum is an upper
-    bound, right when the classes peak together.
+    [classes, metrics, steps] to [metrics, steps]; NaN, a figure not known, adds nothing.
     """
-    total: Floats = np.round(np.nansum(np.round(classes, DECIMALS), axis=0), DECIMALS)
+    quantile, median = added(classes), added(medians)
+    total: Floats = np.round(median + share * (quantile - median), DECIMALS)
+    return total
+
+
+def added(classes: Floats) -> Floats:
+    """[classes, metrics, steps] to [metrics, steps]."""
+    total: Floats = np.nansum(np.round(classes, DECIMALS), axis=0)
     return total

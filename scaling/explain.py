@@ -36,8 +36,11 @@ def recompute(reason: Reason, pool: Pool) -> int:
     within bounds. Raises FloorcastError at the first number that disagrees.
     """
     _same("quantile", reason.quantile, pool.margin.quantile)
-    classes = np.array([[c.tokens_in_per_s, c.tokens_out_per_s] for c in reason.classes.values()]).reshape(-1, 2)
-    tokens_in, tokens_out = pool_demand(classes[:, :, None])[:, 0].tolist()
+    figures = reason.classes.values()
+    classes = np.array([[c.tokens_in_per_s, c.tokens_out_per_s] for c in figures]).reshape(-1, 2, 1)
+    medians = np.array([[c.median_in_per_s, c.median_out_per_s] for c in figures]).reshape(-1, 2, 1)
+    share = np.array([[reason.share_in], [reason.share_out]])
+    tokens_in, tokens_out = pool_demand(classes, medians, share)[:, 0].tolist()
     _same("tokens in per s, of all classes", reason.tokens_in_per_s, tokens_in)
     _same("tokens out per s, of all classes", reason.tokens_out_per_s, tokens_out)
     replicas, buffers = _fallback(reason, pool) if reason.binding == _FALLBACK else _margins(reason, pool)
@@ -177,7 +180,13 @@ def _classes(reason: Reason) -> str:
     shares = ", ".join(f"{name} {share(demand)}" for name, demand in reason.classes.items())
     if len(reason.classes) == 1:
         return shares
-    return f"{shares}; together {_rate(reason.demand_tokens_per_s)}, added as if they peak together"
+    kept = {Metric.TOKENS_IN.value: reason.share_in, Metric.TOKENS_OUT.value: reason.share_out}
+    counted = list(kept.values()) if reason.binding == "sum" else [kept[reason.binding]]
+    if min(counted) == 1:
+        return f"{shares}; together {_rate(reason.demand_tokens_per_s)}, added as if they peak together"
+    spread = " and ".join(f"{100 * each:.0f} %" for each in counted)
+    total = _rate(reason.demand_tokens_per_s)
+    return f"{shares}; together {total}: medians + {spread} of their spread, as they peak apart"
 
 
 def _capacity(reason: Reason, pool: Pool) -> str:

@@ -13,6 +13,7 @@ from floorcast.config import Config
 from floorcast.types import FloorSchedule, Rung
 from floorcast.units import floor_to_step, format_time
 from scaling.capacity import Ints
+from scaling.demand import METRICS
 from scaling.ladder import RUNGS, Grid, gather
 from scaling.pool_floors import pool_floors
 from scaling.reasons import reasons
@@ -29,12 +30,19 @@ class Plan:
 
 
 def plan(
-    config: Config, *, now: datetime, forecasts: pl.DataFrame, history: pl.DataFrame, published: FloorSchedule | None
+    config: Config,
+    *,
+    now: datetime,
+    forecasts: pl.DataFrame,
+    history: pl.DataFrame,
+    published: FloorSchedule | None,
+    shares: pl.DataFrame | None = None,
 ) -> Plan:
     """Floors of every pool over the horizon, from the step that holds `now`.
 
     `forecasts` is a FORECASTS frame that reaches a lead time past the horizon, `history` a DEMAND frame free of
-    outages, and `published` the publication in force before this one (issued strictly before `now`).
+    outages, `published` the publication in force before this one (issued strictly before `now`), and `shares` a
+    POOL_SHARES frame that belongs to the forecasts; without one the quantiles of a pool's classes are added up.
 
     The floor of a window covers the most demanding of all steps that overlap the window or the lead time after
     it. Then, in order: minimum margin, whole replicas, warm replicas; bounds; what was published, from the second
@@ -54,12 +62,22 @@ def plan(
     members: dict[str, list[int]] = {name: [] for name in config.pools}
     for position, workload_class in enumerate(figures.classes):
         members[config.classes[workload_class].pools[0]].append(position)
+    kept = {} if shares is None else {(row["pool"], row["metric"]): row["share"] for row in shares.to_dicts()}
     frames = []
     for name in sorted(config.pools):
         pool, width = config.pools[name], widths[name]
         lead_s = config.lead(name).total_seconds()
         before = _published(published, name, grid, windows)
-        made = pool_floors(pool, figures, members[name], grid, windows=windows, width=width, before=before)
+        made = pool_floors(
+            pool,
+            figures,
+            members[name],
+            grid,
+            windows=windows,
+            width=width,
+            before=before,
+            share=np.array([kept.get((name, metric.value), 1.0) for metric in METRICS]),
+        )
         frames.append(
             pl.DataFrame(
                 {

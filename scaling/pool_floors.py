@@ -12,7 +12,7 @@ import numpy.typing as npt
 from floorcast.config import Pool
 from floorcast.types import Rung
 from scaling.capacity import Buffered, Floats, Ints, Strings, add_margins, required_replicas
-from scaling.demand import DECIMALS, pool_demand
+from scaling.demand import DECIMALS, added, pool_demand
 from scaling.ladder import RUNGS, Figures, Grid, fallback_replicas
 from scaling.shape import descend, hold
 
@@ -30,14 +30,17 @@ class PoolFloors:
     The later the field, the later it applies: `wanted` (after margins or fallback), `clamped`, `kept` (at least
     what was published, from the second rung on), `held` (dwell), `floors`. `deciding` is the step, from the
     grid's start, that the other arrays speak of; where `on_fallback`, it is the first step not known.
-    `class_quantile` and `class_label` are [classes, metrics, windows]; demand and median are [metrics, windows].
+    `class_quantile`, `class_median` and `class_label` are [classes, metrics, windows]; demand, median and share are
+    [metrics, windows].
     """
 
     classes: tuple[str, ...]
     class_quantile: Floats
+    class_median: Floats
     class_label: npt.NDArray[np.int32]
     demand: Floats
     median: Floats
+    share: Floats
     deciding: Ints
     binding: Strings
     required: Floats
@@ -60,17 +63,22 @@ def pool_floors(
     windows: int,
     width: int,
     before: Ints,
+    share: Floats,
 ) -> PoolFloors:
     """The floors of a pool over `windows` steps from the start of the grid.
 
     `members` are the positions of its classes in the figures, `width` the number of steps that overlap a window
-    and its lead, and `before` [1 + windows] what was published before, 0 for nothing.
+    and its lead, `before` [1 + windows] what was published before, 0 for nothing, and `share` [metrics] what the pool
+    keeps of its classes' spread where all their forecasts are fresh.
     """
     steps = windows + width - 1
     quantile = figures.quantile[members, :, :steps]
     label = figures.label[members, :, :steps]
     known = ~np.isnan(quantile)
-    demand, median = pool_demand(quantile), pool_demand(figures.median[members, :, :steps])
+    class_median = figures.median[members, :, :steps]
+    fresh = (figures.rung[members, :, :steps] == 0).all(axis=0)
+    kept_share = np.where(fresh, share[:, None], 1.0)
+    demand, median = pool_demand(quantile, class_median, kept_share), added(class_median)
     required, binding = required_replicas(
         tokens_in_per_s=demand[0], tokens_out_per_s=demand[1], capacity=pool.capacity, role=pool.role
     )
@@ -102,9 +110,11 @@ def pool_floors(
     return PoolFloors(
         classes=tuple(figures.classes[member] for member in members),
         class_quantile=quantile[:, :, deciding].round(DECIMALS),
+        class_median=class_median[:, :, deciding].round(DECIMALS),
         class_label=label[:, :, deciding],
         demand=demand[:, deciding],
         median=median[:, deciding],
+        share=kept_share[:, deciding],
         deciding=deciding,
         binding=binding[deciding],
         required=np.where(on_fallback, fallback, required[deciding]),

@@ -31,6 +31,8 @@ def reasons(made: PoolFloors, pool: Pool, *, times: list[str], lead_s: float, la
         "needed_by": [times[step] for step in made.deciding.tolist()],
         "tokens_in_per_s": made.demand[0].tolist(),
         "tokens_out_per_s": made.demand[1].tolist(),
+        "share_in": made.share[0].tolist(),
+        "share_out": made.share[1].tolist(),
         "median_tokens_per_s": (made.median * counts).sum(axis=0).round(_DECIMALS).tolist(),
         "demand_tokens_per_s": (made.demand * counts).sum(axis=0).round(_DECIMALS).tolist(),
         "required_replicas": made.required.round(_DECIMALS).tolist(),
@@ -87,14 +89,17 @@ def _adjustments(made: PoolFloors) -> Iterator[list[dict[str, Any]]]:
 def _classes(made: PoolFloors, labels: tuple[str, ...]) -> Iterator[dict[str, dict[str, Any]]]:
     """Each class's figures at the deciding step; one not known is 0 and its model `missing`."""
     rates = np.nan_to_num(made.class_quantile).transpose(2, 0, 1).tolist()
+    medians = np.nan_to_num(made.class_median).transpose(2, 0, 1).tolist()
     models = made.class_label.transpose(2, 0, 1).tolist()
-    for window_rates, window_models in zip(rates, models, strict=True):
+    for window_rates, window_medians, window_models in zip(rates, medians, models, strict=True):
         yield {
             name: {
                 "tokens_in_per_s": rate[0],
                 "tokens_out_per_s": rate[1],
+                "median_in_per_s": median[0],
+                "median_out_per_s": median[1],
                 "model_in": labels[model[0]],
                 "model_out": labels[model[1]],
             }
-            for name, rate, model in zip(made.classes, window_rates, window_models, strict=True)
+            for name, rate, median, model in zip(made.classes, window_rates, window_medians, window_models, strict=True)
         }

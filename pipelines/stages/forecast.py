@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import product
 from typing import Any
 
 import polars as pl
 from threadpoolctl import threadpool_limits
 
-from floorcast.columns import FORECASTS, Metric, empty
+from floorcast.columns import FORECASTS, POOL_SHARES, Metric, empty
 from floorcast.errors import ForecastError
 from floorcast.units import format_duration
-from forecasting.forecast import Request, StoredFit, forecast_all
+from forecasting.forecast import Forecast, Request, StoredFit, forecast_all
+from forecasting.pools import kept_share
 from forecasting.selection import NO_MODEL
 from forecasting.series import Series
 from pipelines.project import Project
@@ -20,6 +22,7 @@ from pipelines.stages.fit import target_of
 from store.connection import open_store
 from store.fits import read_fits
 from store.forecasts import write_forecasts
+from store.pool_shares import write_pool_shares
 
 
 class ForecastResult(StageResult):
@@ -48,7 +51,7 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
         fits = read_fits(store, at=as_of)
     if fits.is_empty():
         raise ForecastError("no model was ever fitted", where=str(project.store_path), remedy="run `floorcast fit`")
-    requests: dict[str, Request] = {}
+    requests: dict[tuple[str, Metric], Request] = {}
     failed: dict[str, str] = {}
     for (name, metric), rows in fits.group_by(["workload_class", "metric"], maintain_order=True):
         key = (str(name), Metric(str(metric)))
@@ -58,19 +61,38 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
         if isinstance(wanted, str):
             failed[" ".join(key)] = wanted
         else:
-            requests[" ".join(key)] = wanted
-    frames: list[pl.DataFrame] = []
+            requests[key] = wanted
+    done: dict[tuple[str, Metric], Forecast] = {}
     with threadpool_limits(1):
-        for label, outcome in zip(requests, forecast_all(list(requests.values())), strict=True):
+        for key, outcome in zip(requests, forecast_all(list(requests.values())), strict=True):
             if isinstance(outcome, str):
-                failed[label] = outcome
+                failed[" ".join(key)] = outcome
             else:
-                frames.append(outcome.frame)
-    made = pl.concat(frames) if frames else empty(FORECASTS)
+                done[key] = outcome
+    made = pl.concat(one.frame for one in done.values()) if done else empty(FORECASTS)
     with open_store(project.store_path) as store:
         write_forecasts(store, run_id("forecast", as_of), made)
+        write_pool_shares(store, run_id("forecast", as_of), as_of, _pool_shares(project, requests, done, as_of))
     newest: Any = made["cutoff"].max()
-    return ForecastResult(series=len(frames), steps=made.height, newest_cutoff=newest, failed=failed)
+    return ForecastResult(series=len(done), steps=made.height, newest_cutoff=newest, failed=failed)
+
+
+def _pool_shares(
+    project: Project,
+    requests: dict[tuple[str, Metric], Request],
+    done: dict[tuple[str, Metric], Forecast],
+    as_of: datetime,
+) -> pl.DataFrame:
+    """What each pool keeps of its classes' spread. Where a class has no forecast its pool has no row, and adds up."""
+    config = project.config
+    rows = []
+    for pool, metric in product(config.pools, Metric):
+        keys = [(name, metric) for name in config.classes_of(pool)]
+        if all(key in done for key in keys):
+            members = [(requests[key].series, done[key]) for key in keys]
+            share = kept_share(members, quantile=config.pools[pool].margin.quantile)
+            rows.append({"pool": pool, "metric": metric.value, "as_of": as_of, "share": share})
+    return pl.DataFrame(rows, schema=dict(POOL_SHARES))
 
 
 def _request(

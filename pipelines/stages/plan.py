@@ -16,6 +16,7 @@ from scaling.floors import plan as plan_floors
 from store.connection import open_store
 from store.floors import write_floors
 from store.forecasts import read_forecast
+from store.pool_shares import read_pool_shares
 from store.publications import PublicationRecord, latest_publication
 
 
@@ -42,9 +43,15 @@ def plan(project: Project, now: datetime) -> PlanResult:
     _, history = read_series(project, as_of=as_of)
     with open_store(project.store_path) as store:
         forecasts = read_forecast(store, at=as_of)
+        shares = read_pool_shares(store, as_of=as_of)
         before = latest_publication(store, before=as_of)
     made = plan_floors(
-        project.config, now=as_of, forecasts=forecasts, history=history, published=_published(project, before, as_of)
+        project.config,
+        now=as_of,
+        forecasts=forecasts,
+        history=history,
+        published=_published(project, before, as_of),
+        shares=shares,
     )
     with open_store(project.store_path) as store:
         write_floors(store, run_id("plan", as_of), made.floors)

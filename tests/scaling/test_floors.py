@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from floorcast.columns import DEMAND, FLOORS, FORECASTS, empty
+from floorcast.columns import DEMAND, FLOORS, FORECASTS, POOL_SHARES, empty
 from floorcast.types import Reason
 from scaling.explain import recompute
 from scaling.floors import plan
@@ -91,6 +91,38 @@ def run(make_config, make_forecasts, make_history, make_schedule, now):
     return planned
 
 
+def _both(*, quantile: float, median: float) -> dict[str, object]:
+    """A class whose metrics are alike, as a reason gives it."""
+    figures = {"tokens_in_per_s": quantile, "tokens_out_per_s": quantile}
+    return figures | {"median_in_per_s": median, "median_out_per_s": median, "model_in": "ets", "model_out": "ets"}
+
+
+def test_classes_that_peak_apart_need_less_while_their_forecasts_are_fresh(make_config, make_forecasts, now):
+    """Medians 30 and 50, each 45 more at the quantile: added up 170; with a third of the spread of 90, 110. Of an old
+    forecast the share is not known, and the quantiles add up: 170, their spread doubled in twelve hours."""
+    config = make_config(classes={"agent": "main", "chat": "main"})
+    rates = {"agent": [30.0] * 14, "chat": [50.0] * 14}
+    shares = pl.DataFrame(
+        [{"pool": "main", "metric": metric, "as_of": now, "share": 1 / 3} for metric in ("tokens_in", "tokens_out")],
+        schema=dict(POOL_SHARES),
+    )
+
+    def first(forecasts: pl.DataFrame, given: pl.DataFrame | None) -> tuple[int, Reason]:
+        made = plan(config, now=now, forecasts=forecasts, history=NO_HISTORY, published=None, shares=given)
+        row = made.floors.row(0, named=True)
+        reason = Reason.model_validate_json(row["reason"])
+        assert recompute(reason, config.pools["main"]) == row["min_replicas"]
+        return row["min_replicas"], reason
+
+    fresh = make_forecasts(rates, spread=100)
+    assert first(fresh, None)[0] == 17
+    floor, reason = first(fresh, shares)
+    assert (floor, reason.share_out, reason.tokens_out_per_s) == (11, pytest.approx(1 / 3), pytest.approx(110))
+    old = make_forecasts(rates, spread=100, cutoff=now - timedelta(hours=12))
+    floor, reason = first(old, shares)
+    assert (floor, reason.share_out) == (26, 1.0)
+
+
 def test_a_floor_worked_by_hand(make_config, make_forecasts, now):
     """Two classes at quantile 0.95, a 9m30s lead, and every number of the reason.
 
@@ -130,9 +162,11 @@ def test_a_floor_worked_by_hand(make_config, make_forecasts, now):
         ],
         "adjustments": [{"rule": "max_replicas", "before": 10, "after": 9}],
         "classes": {
-            "agent": {"tokens_in_per_s": 5450.0, "tokens_out_per_s": 5450.0, "model_in": "ets", "model_out": "ets"},
-            "chat": {"tokens_in_per_s": 10450.0, "tokens_out_per_s": 10450.0, "model_in": "ets", "model_out": "ets"},
+            "agent": _both(quantile=5450.0, median=5000.0),
+            "chat": _both(quantile=10450.0, median=10000.0),
         },
+        "share_in": 1.0,
+        "share_out": 1.0,
         "clamped": "max_replicas",
         "shortfall_replicas": 1,
     }

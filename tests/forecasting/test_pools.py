@@ -1,0 +1,86 @@
+"""How much of its classes' spread a pool keeps."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from forecasting.forecast import Forecast, Request, StoredFit, forecast_all
+from forecasting.lead import fit_lead
+from forecasting.pools import kept_share
+from forecasting.series import FloatArray, Series
+from forecasting.verdict import Target, at_level
+
+TARGET = Target(quantile=0.95, lead_steps=2, horizon_steps=2)
+
+
+def forecast(series: Series) -> Forecast:
+    row, _ = fit_lead(series.view(series.end), {}, target=TARGET, timer=lambda: 0.0)
+    lead = StoredFit(str(row["model"]), str(row["parameters"]), "{}")
+    [made] = forecast_all([Request(series, series.end, TARGET, lead, None)])
+    assert isinstance(made, Forecast), made
+    return made
+
+
+def pool(make_series: Callable[[FloatArray], Series], *values: FloatArray) -> list[tuple[Series, Forecast]]:
+    return [(series, forecast(series)) for series in map(make_series, values)]
+
+
+def noise(seed: int, days: int = 8) -> FloatArray:
+    return 1000 * np.exp(0.3 * np.random.default_rng(seed).standard_normal(days * 96))
+
+
+def test_classes_that_are_alike_keep_all_of_their_spread_and_independent_ones_less(make_series) -> None:
+    """Of n independent classes the sum spreads by about 1 / sqrt(n) of their spreads added up: four keep half."""
+    alike = kept_share(pool(make_series, noise(1), noise(1)), quantile=0.95)
+    four = kept_share(pool(make_series, *(noise(seed) for seed in range(4))), quantile=0.95)
+    assert alike > 0.85
+    assert 0.3 < four < 0.7
+
+
+def test_the_share_is_the_rank_of_the_excess_over_the_medians_in_units_of_the_spread(make_series) -> None:
+    """Beside the formula, a plain loop over the origins."""
+    members = pool(make_series, noise(1), noise(2))
+    excess = []
+    origins = len(members[0][1].panel.actual)
+    for origin in range(origins - TARGET.lead_steps):
+        place = len(members[0][0].values) - origins + 1 + origin
+        came = max(sum(series.values[place + step] for series, _ in members) for step in range(TARGET.lead_steps))
+        medians = sum(at_level(made.combined.past[origin], 0.5) for _, made in members)
+        bounds = sum(at_level(made.combined.past[origin], 0.95) for _, made in members)
+        excess.append((came - medians) / (bounds - medians))
+    rank = int(np.ceil((len(excess) + 1) * 0.95))
+    assert kept_share(members, quantile=0.95) == pytest.approx(min(max(sorted(excess)[rank - 1], 0), 1))
+
+
+def test_the_pools_bound_covers_its_share_where_added_quantiles_cover_too_much(make_series) -> None:
+    """The share of the first days, on the origins of the last two, which it has not seen."""
+    members, later = pool(make_series, *(noise(seed, days=12) for seed in range(4))), 2 * 96
+    early = [
+        (
+            replace(series, values=series.values[:-later]),
+            replace(
+                made,
+                panel=replace(made.panel, actual=made.panel.actual[:-later]),
+                combined=replace(made.combined, past=made.combined.past[:-later]),
+            ),
+        )
+        for series, made in members
+    ]
+    share = kept_share(early, quantile=0.95)
+    past = sum(made.combined.past[-later - 1 : -2] for _, made in members)
+    total = np.sum([series.values[-later:] for series, _ in members], axis=0)
+    came = np.maximum(total[:-1], total[1:])
+    median, bound = at_level(past, 0.5), at_level(past, 0.95)
+    assert np.mean(came <= bound) > 0.97
+    assert abs(np.mean(came <= median + share * (bound - median)) - 0.95) < 0.03
+
+
+def test_what_is_not_comparable_adds_up(make_series) -> None:
+    one, other = pool(make_series, noise(1), noise(2))
+    short = pool(make_series, noise(3)[:-5])[0]
+    young = pool(make_series, noise(4)[:100])[0]
+    assert kept_share([one], quantile=0.95) == 1
+    assert kept_share([one, other, short], quantile=0.95) == 1, "known up to different times"
+    assert kept_share([young, young], quantile=0.95) == 1, "too few origins"
