@@ -26,11 +26,13 @@ HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Project]:
-    """The example in a folder of its own, with the logs that its README says how to make."""
+    """The example in a folder of its own, with the logs that its README says how to make: two days."""
 
     def make(name: str) -> Project:
         folder = shutil.copytree(EXAMPLE, tmp_path / name)
         (folder / "logs").mkdir(exist_ok=True)
+        text = (folder / "files.yaml").read_text()
+        (folder / "files.yaml").write_text(text.replace("    kind: sql\n", "    kind: sql\n    history: 3d\n"))
         monkeypatch.chdir(folder)
         duckdb.sql((folder / "make_logs.sql").read_text())
         return load_project(folder / "files.yaml", environment=os.environ)
