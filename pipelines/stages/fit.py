@@ -1,34 +1,25 @@
-"""Models chosen and fitted, a series at a time on all cores: the slow cadence."""
+"""Models chosen and fitted for every series: the slow cadence."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from datetime import datetime, timedelta
-
-from threadpoolctl import threadpool_limits
 
 from floorcast.columns import Metric
 from floorcast.errors import ForecastError
 from floorcast.types import Frozen
 from forecasting.forecast import fitted_for
 from forecasting.rows import Row, fits_frame, scores_frame
-from forecasting.selection import NO_MODEL, fit_series
+from forecasting.selection import NO_MODEL
 from forecasting.series import Series
 from forecasting.verdict import Target
 from pipelines.progress import track
 from pipelines.project import Project
 from pipelines.stages.common import StageResult, count, read_series, run_id
+from pipelines.stages.fanout import Fitted, fit_all
 from store.connection import open_store
 from store.fits import read_fits, write_fits
-
-WORTH_A_PROCESS = 4
-"""Fewer series than this are fitted here: starting workers costs more than it saves."""
 
 
 class Chosen(Frozen):
@@ -125,36 +116,6 @@ def _horizon_steps(project: Project, cutoff: datetime, as_of: datetime) -> int:
     return -(-(as_of + config.horizon + longest - cutoff) // config.step)
 
 
-def _fit_all(
-    project: Project, series: dict[tuple[str, Metric], Series], as_of: datetime
-) -> Iterator[tuple[list[Row], list[Row]]]:
+def _fit_all(project: Project, series: dict[tuple[str, Metric], Series], as_of: datetime) -> Iterator[Fitted]:
     jobs = [(one, target_of(project, one, as_of)) for one in series.values()]
-    if len(jobs) < WORTH_A_PROCESS or (os.cpu_count() or 1) == 1:
-        with threadpool_limits(1):
-            for one, target in jobs:
-                yield fit_series(one, cutoff=one.end, target=target, timer=time.perf_counter)
-        return
-    # Forking this process would copy the threads' locks of polars and DuckDB; a fork server starts clean.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["forecasting.selection"])
-    workers = min(os.cpu_count() or 1, len(jobs))
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker) as pool:
-        futures: list[Future[tuple[list[Row], list[Row]]]] = [
-            pool.submit(fit_series, one, cutoff=one.end, target=target, timer=time.perf_counter) for one, target in jobs
-        ]
-        for future in as_completed(futures):
-            yield future.result()
-
-
-def _begin_worker() -> None:
-    # The matrices are small: BLAS threads of several workers would only wait for each other.
-    threadpool_limits(1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this worker where the process that it works for was killed: it would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    return fit_all(jobs, scheduler=project.config.compute.scheduler)
