@@ -24,6 +24,7 @@ from forecasting.factors import (
     Rates,
     as_rest_day,
     learn,
+    looked_at,
     merged,
     microseconds,
     touched,
@@ -109,6 +110,23 @@ def effects_of(
             else:
                 effects += _as_rest_days(holidays, near, avoid=avoid, rates=rates, cutoff=cutoff)
     return tuple(effect for effect in effects if effect.windows)
+
+
+def looks_back(config: Config, *, as_of: datetime, before: datetime) -> tuple[list[str], list[Window]]:
+    """The classes of which something is learned, and what of the time before `before` it is learned from."""
+    since = as_of - MEMORY
+    classes: set[str] = set()
+    past: set[Window] = set()
+    for name, spec in config.classes.items():
+        events = [event for event in config.events if not event.classes or name in event.classes]
+        learned = {event.name for event in events if event.learn}
+        holidays = spec.holidays or config.holidays
+        known: list[Event | Holidays] = [event for event in events if event.name in learned]
+        known += [holidays] if holidays else []
+        if known:
+            classes.add(name)
+            past.update(*(looked_at(_between(each, since, as_of), before=before) for each in known))
+    return sorted(classes), merged(past)
 
 
 @lru_cache(maxsize=4096)

@@ -103,8 +103,4 @@ def inherit(demand: pl.DataFrame, *, renamed: Mapping[str, str], first_steps: Ma
     )
     joined = demand.join(begun, left_on="workload_class", right_on="old", how="left", maintain_order="left")
     kept = joined.filter(pl.col("new").is_null() | pl.col("begun").is_null() | (pl.col("step_start") < pl.col("begun")))
-    return (
-        kept.with_columns(workload_class=pl.coalesce("new", "workload_class"))
-        .select(demand.columns)
-        .sort("workload_class", "step_start")
-    )
+    return kept.with_columns(workload_class=pl.coalesce("new", "workload_class")).select(demand.columns)

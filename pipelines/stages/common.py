@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 import polars as pl
 
 from floorcast.columns import Metric
+from floorcast.event import Window
 from floorcast.types import Frozen
 from forecasting.cleaning import to_series
 from forecasting.quality import find
 from forecasting.series import Series
+from forecasting.siblings import inherit
 from pipelines.project import Project
 from store.connection import open_store
-from store.demand import read_demand
+from store.demand import demand_extent, read_demand
 from store.findings import read_findings, replace_findings
 from store.settings import claim_step
 
@@ -71,6 +74,16 @@ def judge_demand(project: Project, *, as_of: datetime, of_sources: pl.DataFrame 
 
 def _stored_demand(project: Project, as_of: datetime) -> pl.DataFrame:
     """The demand of all configured classes that models and judgements look back on."""
+    return read_stored(project, [Window(as_of - HISTORY, as_of)], classes=list(project.config.classes))
+
+
+def read_stored(project: Project, windows: Sequence[Window], *, classes: Collection[str]) -> pl.DataFrame:
+    """The stored demand of classes within windows that are in order and apart, with what renamed classes inherit."""
+    specs = project.config.classes
+    renamed = {name: old for name in classes if (old := specs[name].renamed_from) is not None}
     with open_store(project.store_path) as store:
         claim_step(store, project.config.step)
-        return read_demand(store, start=as_of - HISTORY, end=as_of, classes=list(project.config.classes))
+        names = [*classes, *renamed.values()]
+        demand = pl.concat([read_demand(store, start=start, end=end, classes=names) for start, end in windows])
+        first_steps = dict(demand_extent(store).select("workload_class", "first_step").iter_rows()) if renamed else {}
+    return inherit(demand, renamed=renamed, first_steps=first_steps).sort("workload_class", "step_start")

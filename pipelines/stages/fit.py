@@ -18,6 +18,7 @@ from pipelines.progress import track
 from pipelines.project import Project
 from pipelines.stages.common import StageResult, count, read_series, run_id
 from pipelines.stages.fanout import Fitted, fit_all
+from pipelines.stages.known import apply_known
 from store.connection import open_store
 from store.fits import read_fits, write_fits
 
@@ -51,18 +52,20 @@ def fit(project: Project, now: datetime, *, only_stale: bool = False) -> FitResu
     has any demand.
     """
     as_of = project.as_of(now)
-    series, _ = read_series(project, as_of=as_of)
-    if not series:
+    observed, _ = read_series(project, as_of=as_of)
+    if not observed:
         raise ForecastError(
             "no demand is stored for any configured class",
             where=str(project.store_path),
             remedy="run `floorcast ingest`, and check that the classes of the sources are those configured",
         )
+    known = apply_known(project, observed, as_of=as_of)
+    series = known.series
     wanted = _stale(project, series, as_of) if only_stale else series
     fits: list[Row] = []
     scores: list[Row] = []
     for fit_rows, score_rows in track(_fit_all(project, wanted, as_of), total=len(wanted), label="fitting"):
-        fits += fit_rows
+        fits += [known.say_in(row) for row in fit_rows]
         scores += score_rows
     fits_written, scores_written = fits_frame(fits), scores_frame(scores)
     if fits:

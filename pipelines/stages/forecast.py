@@ -19,6 +19,7 @@ from forecasting.series import Series
 from pipelines.project import Project
 from pipelines.stages.common import StageResult, count, read_series, run_id
 from pipelines.stages.fit import target_of
+from pipelines.stages.known import apply_known
 from store.connection import open_store
 from store.fits import read_fits
 from store.forecasts import write_forecasts
@@ -46,7 +47,8 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
     Raises ForecastError where nothing was ever fitted.
     """
     as_of = project.as_of(now)
-    series, _ = read_series(project, as_of=as_of)
+    observed, _ = read_series(project, as_of=as_of)
+    known = apply_known(project, observed, as_of=as_of)
     with open_store(project.store_path) as store:
         fits = read_fits(store, at=as_of)
     if fits.is_empty():
@@ -57,7 +59,7 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
         key = (str(name), Metric(str(metric)))
         if key[0] not in project.config.classes:
             continue
-        wanted = _request(project, series.get(key), {row["horizon"]: row for row in rows.to_dicts()}, as_of)
+        wanted = _request(project, known.series.get(key), {row["horizon"]: row for row in rows.to_dicts()}, as_of)
         if isinstance(wanted, str):
             failed[" ".join(key)] = wanted
         else:
@@ -69,7 +71,7 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
                 failed[" ".join(key)] = outcome
             else:
                 done[key] = outcome
-    made = pl.concat(one.frame for one in done.values()) if done else empty(FORECASTS)
+    made = pl.concat(known.put_onto(one.frame, key) for key, one in done.items()) if done else empty(FORECASTS)
     with open_store(project.store_path) as store:
         write_forecasts(store, run_id("forecast", as_of), made)
         write_pool_shares(store, run_id("forecast", as_of), as_of, _pool_shares(project, requests, done, as_of))
