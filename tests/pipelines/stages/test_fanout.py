@@ -105,6 +105,7 @@ class Cluster:
 
     def worker_pids(self) -> list[int]:
         with Client(self.address, timeout=30, set_as_default=False) as client:
+            client.wait_for_workers(1, timeout=60)
             return list(client.run(os.getpid).values())
 
     def end(self) -> None:
@@ -219,6 +220,16 @@ def test_a_scheduler_without_workers_is_told_in_time(monkeypatch, start_cluster)
     with pytest.raises(ForecastError, match=rf"{address}: the Dask scheduler has no workers") as caught:
         list(fit_on_dask(JOBS, address))
     assert f"dask worker {address}" in caught.value.remedy
+
+
+def test_workers_that_finish_nothing_are_told_in_time(monkeypatch, start_cluster) -> None:
+    monkeypatch.setattr(fanout, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(fanout, "STALLED_S", 2.0)
+    cluster = start_cluster()
+    cluster.add_workers(1)
+    os.kill(cluster.worker_pids()[0], signal.SIGSTOP)
+    with pytest.raises(ForecastError, match=rf"{cluster.address}: the Dask workers finished nothing for 2 s"):
+        list(fit_on_dask(JOBS, cluster.address))
 
 
 def test_a_scheduler_killed_midway_is_told(start_cluster) -> None:
