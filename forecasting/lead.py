@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from floorcast.errors import LeakageError
+from floorcast.units import format_duration
 from forecasting import accuracy
 from forecasting.mixture import EXPERTS, Combined, Expert, Panel, assemble, combine, first_origin
 from forecasting.mixture.mixture import Fitted
@@ -92,8 +93,11 @@ def _fit_experts(view: View, target: Target, timer: Callable[[], float]) -> _Fit
     fit = _Fit()
     before = view.first(first_origin(view))
     for expert in EXPERTS:
-        if len(before.values) < view.steps_in(expert.needs):
-            fit.errors[expert.name] = f"needs {expert.needs} of history before the first origin"
+        if len(before.values) * view.step < expert.needs:
+            have = format_duration(len(before.values) * view.step)
+            fit.errors[expert.name] = (
+                f"history of {have} before the first origin is under {format_duration(expert.needs)}"
+            )
             continue
         began = timer()
         try:

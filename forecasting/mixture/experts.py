@@ -81,8 +81,8 @@ class Past:
 
 @dataclass(frozen=True)
 class Expert:
-    """`paths` gives (origins, lead steps) in tokens/s from a past and what `fit` left; `needs` is the history without
-    which it would only repeat last value. The experts without `fit` have no parameters."""
+    """`paths` gives (origins, lead steps) in tokens/s from a past and what `fit` left; `needs` is the history that it
+    must have before its first origin. The experts without `fit` have no parameters."""
 
     name: str
     needs: timedelta
@@ -134,10 +134,10 @@ EXPERTS: tuple[Expert, ...] = (
     Expert("last_value", timedelta(0), _last_value),
     Expert("upward_trend", timedelta(0), _upward_trend),
     Expert("recent_peak", PEAK_OVER, _recent_peak),
-    Expert("daily_shape_added", DAY, _daily_shape_added),
-    Expert("daily_shape_scaled", DAY, _daily_shape_scaled),
-    Expert("weekly_shape_added", WEEK, _weekly_shape_added),
-    Expert("blend", DAY, _blend),
+    Expert("daily_shape_added", DAY + ANCHOR, _daily_shape_added),
+    Expert("daily_shape_scaled", DAY + ANCHOR, _daily_shape_scaled),
+    Expert("weekly_shape_added", WEEK + ANCHOR, _weekly_shape_added),
+    Expert("blend", DAY + ANCHOR, _blend),
     Expert("mstl_ets_day", 2 * DAY, _mstl_ets_day, MSTL_ETS_DAY.fit),
 )
 

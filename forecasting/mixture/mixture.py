@@ -62,8 +62,10 @@ def first_origin(view: View) -> int:
 
 
 def assemble(view: View, *, then: Fitted, now: Fitted, lead_steps: int) -> Panel:
-    """What a view's origins and the experts make. `then` are parameters from before the first origin, which none of
-    the judged origins shaped; `now` those that the live forecast uses. An expert in neither is not used.
+    """What a view's origins and the experts make of the lead window.
+
+    `then` are parameters from before the first origin, which none of the judged origins shaped; `now` those that the
+    live forecast uses. An expert that is not in both is not used.
 
     Raises ValueError where an expert returns something that is no forecast.
     """
@@ -71,19 +73,20 @@ def assemble(view: View, *, then: Fitted, now: Fitted, lead_steps: int) -> Panel
     past, latest = Past(view, first, lead_steps), Past(view, len(view.values), lead_steps)
     fallback, live_fallback = EXPERTS[0].paths(past, {}), EXPERTS[0].paths(latest, {})[0]
     used = np.array([expert.name in then and expert.name in now for expert in EXPERTS])
+    blind = ~np.isfinite(fallback[:, 0])  # nothing had been observed yet
     points, live = [], []
     for expert, use in zip(EXPERTS, used, strict=True):
         paths = expert.paths(past, then[expert.name]) if use else fallback
         ahead = expert.paths(latest, now[expert.name])[0] if use else live_fallback
-        # Where a shape does not reach back far enough, the newest rate stands in for it.
-        paths, ahead = np.where(np.isfinite(paths), paths, fallback), np.where(np.isfinite(ahead), ahead, live_fallback)
-        if paths.shape != fallback.shape or (paths < 0).any() or (ahead < 0).any():
-            raise ValueError(f"{expert.name} returned values of shape {paths.shape}, some of them negative")
+        if paths.shape != fallback.shape or ahead.shape != live_fallback.shape:
+            raise ValueError(f"{expert.name} returned forecasts of shape {paths.shape}, not {fallback.shape}")
+        unusable = ~(np.isfinite(paths) & (paths >= 0)) & ~blind[:, None]
+        if unusable.any() or not (np.isfinite(ahead) & (ahead >= 0)).all():
+            raise ValueError(f"{expert.name} returned {int(unusable.sum())} values that are negative or not finite")
         points.append(paths.max(axis=1))
         live.append(ahead)
     stacked = np.stack(points, axis=1)
     stacked[-1] = np.stack(live).max(axis=1)
-    blind = ~np.isfinite(fallback).all(axis=1)  # nothing had been observed yet
     stacked[blind] = 0.0
     return Panel(
         step=view.step,
@@ -131,9 +134,9 @@ def replay(view: View, *, lead_steps: int, first_origin: int) -> FloatArray:
         rows = slice(begin - first, begin - first + day)
         seen = Past(view.first(min(begin + day - 1, len(view.values))), begin, lead_steps)
         for place, expert in enumerate(EXPERTS):
-            if begin >= view.steps_in(expert.needs):
+            if begin * view.step >= expert.needs:
                 paths = expert.paths(seen, expert.fit(known) if expert.fit else {})
-                points[rows, place] = np.where(np.isfinite(paths), paths, fallback[rows]).max(axis=1)
+                points[rows, place] = paths.max(axis=1)
     blind = ~np.isfinite(points).all(axis=1, keepdims=True)
     given = Input(
         points=np.where(blind, 0.0, points)[:, None],

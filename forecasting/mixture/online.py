@@ -134,14 +134,15 @@ class _State:
         self._points = np.repeat(given.points, len(SPREADS), axis=2)
         self._least = np.maximum(LEAST_ERROR * given.mean, LEAST_RATE)[..., None]
         self._members = np.repeat(given.usable, len(SPREADS), axis=1)[..., None]
-        self._short = _first_errors(given.points, given.actual, warm_up=WARM_UP // given.step)
+        points, actual = _warm_up(given)
+        self._short = _first_errors(points, actual)
         self._middle, self._long = self._short.copy(), self._short.copy()
-        self.offset = _first_offsets(self._points, given.actual, self._scale(0), warm_up=WARM_UP // given.step)
+        self.offset = _first_offsets(np.repeat(points, len(SPREADS), axis=2), actual, self._scale(0))
         self._spread = np.abs(self.offset).mean(axis=2)
         series = len(given.usable)
         self.unit = np.zeros((series, len(_LEVELS)))
         self.correction = np.zeros_like(self.unit)
-        self._correction_spread = np.ones(series)
+        self._correction_spread = np.zeros(series)
         self.trailing = np.ones_like(self.offset)
         self._seen = np.zeros(series)
 
@@ -171,17 +172,16 @@ class _State:
         pace = RATE * learned[..., None] * np.maximum(self._spread[..., None], np.abs(self.offset))
         self.offset += pace * ((residual[..., None] > self.offset) - _TAIL)
 
+        self._seen += known
+        first = 1 / np.maximum(self._seen, 1)[:, None]  # what comes first counts as its plain mean
         off = (actual - then.mixed) / then.mixed_scale
-        self._correction_spread += (
-            self._fade(RESIDUAL_HALF_LIFE) * known * (np.abs(off[:, _MEDIAN]) - self._correction_spread)
-        )
+        ease = np.maximum(self._fade(RESIDUAL_HALF_LIFE), first[:, 0]) * known
+        self._correction_spread += ease * (np.abs(off[:, _MEDIAN]) - self._correction_spread)
         pace = CORRECTION_RATE * learned * self._correction_spread[:, None]
         self.correction += pace * ((off > self.correction) - _TAIL)
 
         loss = _pinball(actual[..., None], then.bound)
         mixture_loss = _pinball(actual, then.quantiles)
-        self._seen += known
-        first = 1 / np.maximum(self._seen, 1)[:, None]  # the first losses count as their plain mean
         self.unit += np.maximum(self._fade(UNIT_HALF_LIFE), first) * learned * (mixture_loss - self.unit)
         # In units of what the mixture loses these hours, a burst weighs no more than a quiet hour.
         relative = loss / np.maximum(self.unit, LEAST_UNIT * self._least[origin])[:, None]
@@ -212,17 +212,26 @@ def _pinball(actual: FloatArray, forecast: FloatArray) -> FloatArray:
     return losses
 
 
-def _first_errors(points: FloatArray, actual: FloatArray, *, warm_up: int) -> FloatArray:
-    """Mean absolute errors over the warm-up, (series, experts); 0 where nothing came."""
-    errors = np.abs(actual[:warm_up, :, None] - points[:warm_up])
+def _warm_up(given: Input) -> tuple[FloatArray, FloatArray]:
+    """Points and actuals of each series' first origins, from the first on whose target is known."""
+    count = min(WARM_UP // given.step, len(given.points))
+    begins = np.minimum(np.isfinite(given.actual).argmax(axis=0), len(given.points) - count)
+    rows = begins + np.arange(count)[:, None]
+    series = np.arange(len(begins))
+    return given.points[rows, series], given.actual[rows, series]
+
+
+def _first_errors(points: FloatArray, actual: FloatArray) -> FloatArray:
+    """Mean absolute errors, (series, experts); 0 where nothing came."""
+    errors = np.abs(actual[:, :, None] - points)
     seen = np.isfinite(errors)
     mean: FloatArray = np.where(seen, errors, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
     return mean
 
 
-def _first_offsets(points: FloatArray, actual: FloatArray, scale: FloatArray, *, warm_up: int) -> FloatArray:
-    """Quantiles of the warm-up's residuals, (series, members, levels): the ceil((n + 1) q)-th smallest of n."""
-    residuals = np.sort((actual[:warm_up, :, None] - points[:warm_up]) / scale, axis=0)  # NaN sorts last
+def _first_offsets(points: FloatArray, actual: FloatArray, scale: FloatArray) -> FloatArray:
+    """Quantiles of residuals, (series, members, levels): the ceil((n + 1) q)-th smallest of n."""
+    residuals = np.sort((actual[:, :, None] - points) / scale, axis=0)  # NaN sorts last
     seen = np.isfinite(residuals).sum(axis=0)
     ranks = np.clip(np.ceil((seen[..., None] + 1) * _LEVELS), 1, np.maximum(seen, 1)[..., None]).astype(int) - 1
     start = np.take_along_axis(residuals, np.moveaxis(ranks, -1, 0), axis=0)

@@ -1,0 +1,118 @@
+"""Offsets, weights and corrections, learned origin by origin."""
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from floorcast.columns import QUANTILE_LEVELS
+from forecasting.mixture.online import SPREADS, Input, Outcome, advance
+from forecasting.series import FloatArray
+
+STEP = timedelta(minutes=15)
+AT_95 = QUANTILE_LEVELS.index(0.95)
+
+
+def given_input(points: FloatArray, actual: FloatArray, *, delay: int = 1, usable: list[bool] | None = None) -> Input:
+    """One series of about 100 tokens/s: `points` (origins, experts), `actual` (origins,)."""
+    known = np.array([usable or [True] * points.shape[1]])
+    mean = np.full((len(points), 1), 100.0)
+    return Input(points=points[:, None], actual=actual[:, None], mean=mean, usable=known, delay=delay, step=STEP)
+
+
+def run(points: FloatArray, actual: FloatArray, **more: object) -> Outcome:
+    return advance(given_input(points, actual, **more), judged_from=len(points) // 2)  # type: ignore[arg-type]
+
+
+def test_quantiles_cover_their_share_through_a_change_of_noise() -> None:
+    """The noise grows fivefold midway; a margin from all of the past would take days to follow."""
+    noise = np.random.default_rng(2).standard_normal(2000) * np.where(np.arange(2000) < 1000, 20.0, 100.0)
+    actual = 1000 + noise
+    outcome = run(np.full((2000, 1), 1000.0), actual)
+    for place, level in enumerate(QUANTILE_LEVELS):
+        covered = np.mean(actual[1050:] <= outcome.quantiles[1050:, 0, place])
+        assert covered == pytest.approx(level, abs=0.025)
+
+
+def test_the_better_expert_gets_the_weight_and_loses_it_when_it_turns_worse() -> None:
+    rng = np.random.default_rng(3)
+    actual = 1000 + 300 * np.sin(np.arange(1200) / 20)
+    good, bad = actual + rng.normal(0, 10, 1200), actual + rng.normal(0, 150, 1200)
+    swapped = np.where(np.arange(1200)[:, None] < 800, np.stack([good, bad], 1), np.stack([bad, good], 1))
+    early = run(swapped[:800], actual[:800]).weights[0].reshape(2, len(SPREADS), -1).sum(axis=1)
+    late = run(swapped, actual).weights[0].reshape(2, len(SPREADS), -1).sum(axis=1)
+    assert (early[0] > 0.99).all()
+    assert (late[1] > 0.9).all()
+
+
+def test_weights_are_those_of_the_formula_and_an_unusable_expert_has_none() -> None:
+    actual = 100 + np.random.default_rng(4).normal(0, 5, 300)
+    points = np.stack([np.full(300, 100.0), np.full(300, 103.0), actual], axis=1)
+    outcome = run(points, actual, usable=[True, True, False])
+    weights = outcome.weights[0].reshape(3, len(SPREADS), -1)
+    np.testing.assert_allclose(weights.sum(axis=(0, 1)), 1.0)
+    assert (weights[2] == 0).all(), "though it is always right"
+    assert (outcome.earned[0].reshape(3, len(SPREADS), -1)[2] == 0).all()
+
+
+def test_what_comes_is_learned_only_once_its_window_is_over() -> None:
+    """A burst at origin 150 with a delay of 4: no quantile changes before origin 154."""
+    actual = 100 + np.random.default_rng(5).normal(0, 5, 300)
+    burst = actual.copy()
+    burst[150] = 10_000.0
+    calm, shaken = (run(np.full((300, 1), 100.0), each, delay=4).quantiles[:, 0] for each in (actual, burst))
+    np.testing.assert_array_equal(calm[:154], shaken[:154])
+    assert (shaken[154] > calm[154]).any()
+
+
+def test_missing_targets_teach_nothing() -> None:
+    actual = 100 + np.random.default_rng(6).normal(0, 5, 300)
+    gone = actual.copy()
+    gone[200:] = np.nan
+    outcome = run(np.full((300, 1), 100.0), gone)
+    np.testing.assert_allclose(outcome.quantiles[201:], np.broadcast_to(outcome.quantiles[201], (99, 1, 8)))
+
+
+def test_series_of_a_batch_do_not_touch_each_other() -> None:
+    rng = np.random.default_rng(7)
+    one, other = (100 + rng.normal(0, spread, 200) for spread in (5, 50))
+    alone = [run(np.full((200, 2), 100.0), actual) for actual in (one, other)]
+    both = advance(
+        Input(
+            points=np.full((200, 2, 2), 100.0),
+            actual=np.stack([one, other], axis=1),
+            mean=np.full((200, 2), 100.0),
+            usable=np.ones((2, 2), dtype=bool),
+            delay=1,
+            step=STEP,
+        ),
+        judged_from=100,
+    )
+    for place, each in enumerate(alone):
+        np.testing.assert_allclose(both.quantiles[:, place], each.quantiles[:, 0])
+        np.testing.assert_allclose(both.losses[place], each.losses[0])
+
+
+def test_losses_are_the_mean_pinball_of_the_judged_origins() -> None:
+    actual = 100 + np.random.default_rng(8).normal(0, 5, 200)
+    outcome = run(np.full((200, 1), 100.0), actual, delay=2)
+    error = actual[100:198, None] - outcome.quantiles[100:198, 0]
+    levels = np.array(QUANTILE_LEVELS)
+    np.testing.assert_allclose(outcome.mixture_losses[0], np.maximum(levels * error, (levels - 1) * error).mean(axis=0))
+
+
+@given(
+    points=arrays(float, (40, 3), elements=st.floats(0, 1e7)),
+    actual=arrays(float, 40, elements=st.one_of(st.floats(0, 1e7), st.just(np.nan), st.just(0.0))),
+    delay=st.integers(1, 6),
+)
+@settings(max_examples=80, deadline=None)
+def test_quantiles_are_finite_uncrossed_and_not_negative(points: FloatArray, actual: FloatArray, delay: int) -> None:
+    outcome = advance(given_input(points, actual, delay=delay), judged_from=0)
+    assert np.isfinite(outcome.quantiles).all()
+    assert (outcome.quantiles >= 0).all()
+    assert (np.diff(outcome.quantiles, axis=2) >= 0).all()
+    np.testing.assert_allclose(outcome.weights.sum(axis=1), 1.0)
