@@ -1,0 +1,1 @@
+"""Forecasts against what others forecast with, on production traffic: `python -m benchmarks.forecast`."""

@@ -1,0 +1,84 @@
+"""floorcast's forecasts against last value, seasonal naive, ARIMA, Holt-Winters and FFT extrapolation."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from benchmarks.forecast.data import Pair, read_pair
+from benchmarks.forecast.judge import judge_series, why_left_out
+from benchmarks.forecast.scale import measure
+from benchmarks.forecast.summary import frame_of, summarise
+from benchmarks.forecast.table import render
+from benchmarks.report import parser, peak_memory_gib, write
+from floorcast.errors import FloorcastError
+from forecasting.series import Series
+from pipelines.progress import track
+
+DATA = Path(os.environ.get("FLOORCAST_DATA", Path(__file__).parents[3] / "shared" / "data"))
+MODELS = ("m-small", "m-large")
+
+
+def pairs_of(given: argparse.Namespace) -> list[Pair]:
+    """The pairs named, else those of the folder of traces. Exits where files do not pair up or there are none."""
+    rates, lengths = given.rates or [], given.lengths or []
+    if len(rates) != len(lengths):
+        raise SystemExit(f"{len(rates)} files of rates and {len(lengths)} of lengths: name both of each model")
+    named = [Pair(*files) for files in zip(rates, lengths, strict=True)]
+    found = named or [
+        Pair(*(DATA / f"servegen_{model}_{part}.parquet" for part in ("rates", "lengths")))
+        for model in MODELS
+        if (DATA / f"servegen_{model}_rates.parquet").is_file()
+    ]
+    if not found:
+        raise SystemExit(f"no traces at {DATA}: set FLOORCAST_DATA, or name files with --rates and --lengths")
+    return found
+
+
+def judge_all(series: list[Series]) -> list[dict[str, str | float]]:
+    """Rows of all series, one process a core."""
+    context = multiprocessing.get_context("forkserver")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context, initializer=threadpool_limits, initargs=(1,)) as pool:
+        judged = track(pool.map(judge_series, series), total=len(series), label="judging")
+        return list(chain.from_iterable(judged))
+
+
+def main() -> None:
+    arguments = parser("forecast", __doc__ or "")
+    arguments.add_argument("--rates", type=Path, action="append", help="a ServeGen file of rates; may be repeated")
+    arguments.add_argument("--lengths", type=Path, action="append", help="its file of lengths, in the same order")
+    arguments.add_argument("--classes", type=int, default=1000, help="of the timing; 0 leaves it out")
+    given = arguments.parse_args()
+    pairs = pairs_of(given)
+    began = time.perf_counter()
+    try:
+        series = [one for pair in pairs for one in read_pair(pair)]
+    except FloorcastError as error:
+        raise SystemExit(str(error)) from None
+    reasons = {f"{one.workload_class} {one.metric}": why_left_out(one) for one in series}
+    left_out = {name: why for name, why in reasons.items() if why}
+    judged = [one for one in series if reasons[f"{one.workload_class} {one.metric}"] is None]
+    if not judged:
+        raise SystemExit(f"nothing can be judged: {next(iter(left_out.values()))}")
+    frame = frame_of(judge_all(judged))
+    summary, detail = summarise(frame)
+    detail |= {"models": [pair.model for pair in pairs], "left_out": left_out, "seconds": time.perf_counter() - began}
+    if given.classes:
+        timed, how = measure(given.classes)
+        summary |= timed
+        detail["timing"] = how
+    summary["peak_memory_gib"] = peak_memory_gib()
+    write("forecast", summary=summary, detail=detail, out=given.json)
+    if given.json:
+        given.json.with_suffix(".md").write_text(render(frame, summary, detail), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""floorcast's own forecasts on the same origins, through the functions that the product calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from floorcast.columns import QUANTILE_LEVELS, quantile_column
+from floorcast.errors import ForecastError
+from forecasting.forecast import Request, StoredFit, forecast_all
+from forecasting.mixture import replay
+from forecasting.selection import fit_series
+from forecasting.series import FloatArray, Series
+from forecasting.verdict import Target
+
+FLOOR_QUANTILE = 0.95
+LONGEST_LEAD = 2
+
+
+def lead_quantiles(series: Series, *, lead_steps: int, first: int, levels: Sequence[float]) -> FloatArray:
+    """Quantiles of the greatest rate of the lead window at every origin from `first` on: (origins, levels)."""
+    every = replay(series.view(series.end), lead_steps=lead_steps, first_origin=first)
+    return every[:, [QUANTILE_LEVELS.index(level) for level in levels]]
+
+
+def outlook_quantiles(
+    series: Series, *, origins: Sequence[int], horizon: int, refit_every: int, levels: Sequence[float]
+) -> FloatArray:
+    """Quantiles of each of the next `horizon` steps: (origins, horizon, levels). Fitted at the first origin and then
+    every `refit_every` steps, each time on what was known then. Raises ForecastError where one cannot be made."""
+    target = Target(quantile=FLOOR_QUANTILE, lead_steps=LONGEST_LEAD, horizon_steps=horizon)
+    columns = [quantile_column(level) for level in levels]
+    requests: list[Request] = []
+    fits: dict[str, StoredFit] = {}
+    for origin in origins:
+        cutoff = series.start + origin * series.step
+        if (origin - origins[0]) % refit_every == 0:
+            rows, _ = fit_series(series, cutoff=cutoff, target=target, timer=time.perf_counter)
+            fits = {
+                str(row["horizon"]): StoredFit(str(row["model"]), str(row["parameters"]), str(row["margins"]))
+                for row in rows
+            }
+        requests.append(Request(series, cutoff, target, lead=fits["lead"], outlook=fits["outlook"]))
+    made: list[FloatArray] = []
+    for request, outcome in zip(requests, forecast_all(requests), strict=True):
+        if isinstance(outcome, str):
+            raise ForecastError(outcome, where=f"{request.where} at {request.cutoff}")
+        made.append(outcome.frame.select(columns).to_numpy())
+    return np.stack(made)
