@@ -111,9 +111,11 @@ POOL_SHARES: Schema = {
     "metric": pl.String(),
     "as_of": TIME,
     "share": pl.Float64(),
+    "peak": pl.Float64(),
 }
-"""Key: pool, metric, as_of. What a pool keeps of its classes' spread above their medians, at its quantile: 1 where they
-peak together, less where they peak apart. For the forecasts made at as_of only."""
+"""Key: pool, metric, as_of. share: what a pool keeps of its classes' spread above their medians, at its quantile: 1
+where they peak together, less where they peak apart. peak: the factor from there to its busiest minute, at least 1.
+Both for the forecasts made at as_of only."""
 
 FLOORS: Schema = {
     "pool": pl.String(),

@@ -72,6 +72,9 @@ class Margin(Section):
 
     quantile: float = Field(default=0.95, ge=0.5, le=0.99, description="quantile of demand that a floor covers")
     minimum: Fraction = Field(default=0.1, ge=0, le=5, description="added to the required replicas before rounding up")
+    peak: bool = Field(
+        default=True, description="whether a floor covers the busiest minute within a step, not its mean alone"
+    )
     warm: int = Field(default=0, ge=0, le=MOST_REPLICAS, description="whole replicas added after rounding up")
 
 

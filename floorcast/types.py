@@ -72,6 +72,10 @@ class Reason(Frozen):
         "1 adds their quantiles up",
     )
     share_out: float = Field(default=1, ge=0, le=1, description="the same of tokens out")
+    peak_in: float = Field(
+        default=1, ge=1, description="factor from there to the busiest minute of tokens in within a step"
+    )
+    peak_out: float = Field(default=1, ge=1, description="the same of tokens out")
     demand_tokens_per_s: float = Field(ge=0, description="the binding metric's demand (both added for `sum`)")
     required_replicas: float = Field(ge=0, description="before any buffer and rounding")
     buffers: tuple[Buffer, ...] = ()

@@ -40,6 +40,15 @@ def to_series(
     return series, masked
 
 
+def aligned(demand: pl.DataFrame, series: Series, column: str) -> FloatArray:
+    """A column of a DEMAND frame on a series' steps, NaN where there is no row."""
+    grid = pl.DataFrame({"step_start": [series.start + place * series.step for place in range(len(series.values))]})
+    mine = demand.filter(workload_class=series.workload_class).select("step_start", column)
+    found = grid.cast({"step_start": TIME}).join(mine, on="step_start", how="left", maintain_order="left")
+    values: FloatArray = found[column].cast(pl.Float64).to_numpy()
+    return values
+
+
 def fill_missing(values: FloatArray, *, season: int) -> FloatArray:
     """Values with the missing ones bridged, for models that cannot take NaN; never used for scoring.
 

@@ -1,4 +1,4 @@
-"""How much of its classes' spread a pool keeps: classes that peak apart need less together than one by one."""
+"""What a pool needs of its classes together: less than one by one where they peak apart, more in its busiest minute."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from forecasting.verdict import at_level
 
 MIN_ORIGINS = 96
 """Fewer origins than this at which all classes are known say nothing, and the classes' quantiles are added up."""
+
+
+LEAST_SHARE = 0.05
+"""Added to both sides of a ratio, as a share of the mean bound: an idle night must not decide the busiest minute."""
 
 
 def kept_share(members: Sequence[tuple[Series, Forecast]], *, quantile: float) -> float:
@@ -29,21 +33,54 @@ def kept_share(members: Sequence[tuple[Series, Forecast]], *, quantile: float) -
     past = np.stack([made.combined.past[-origins:] for _, made in members]).sum(axis=0)
     median = at_level(past, 0.5)
     spread = at_level(past, quantile) - median
-    total = _greatest_total(members, origins)
+    rates = np.sum([series.values[len(series.values) - origins + 1 :] for series, _ in members], axis=0)
+    total = _greatest(rates, members[0][1].panel.lead_steps)
     judged = np.isfinite(total) & (spread > 0)
     count = int(judged.sum())
     if count < MIN_ORIGINS:
         return 1.0
-    excess = np.sort((total - median)[judged] / spread[judged])
-    rank = min(int(np.ceil((count + 1) * quantile)), count)
-    return float(np.clip(excess[rank - 1], 0.0, 1.0))
+    return float(np.clip(_conformal((total - median)[judged] / spread[judged], quantile), 0.0, 1.0))
 
 
-def _greatest_total(members: Sequence[tuple[Series, Forecast]], origins: int) -> FloatArray:
-    """The greatest total rate of the lead window from each of the last `origins` origins on, NaN where a class was not
-    observed throughout, since the peak may have been there. The last origin is the cutoff, whose window is ahead."""
-    lead_steps = members[0][1].panel.lead_steps
-    values = [series.values[-(origins - 1) :] for series, _ in members]
-    total = np.concatenate([np.sum(values, axis=0), np.full(lead_steps, np.nan)])
-    greatest: FloatArray = np.lib.stride_tricks.sliding_window_view(total, lead_steps).max(axis=1)
+def peak_factor(
+    members: Sequence[tuple[Series, Forecast]], peaks: Sequence[FloatArray], *, quantile: float, share: float
+) -> float:
+    """How much the pool's quantile must be raised to cover the greatest 1-minute rate of the lead window as often as it
+    covers the greatest mean rate of its steps; at least 1.
+
+    `peaks` are the classes' peak 1-minute rates, aligned with their series. At each past origin the greatest peak is
+    taken in units of the bound that the pool had then (medians, and `share` of the spread), and the
+    ceil((n + 1) q)-th smallest of these is the factor. Within a step the classes' busiest minutes are taken as
+    unrelated: their excesses over the mean add up as squares. Too few origins, or classes known up to different
+    times: 1.
+    """
+    if len({(series.end, series.step, made.panel.lead_steps) for series, made in members}) > 1:
+        return 1.0
+    origins = min(len(made.panel.actual) for _, made in members)
+    values = np.stack([series.values[len(series.values) - origins + 1 :] for series, _ in members])
+    tops = np.stack([peak[len(peak) - origins + 1 :] for peak in peaks])
+    busiest = values.sum(axis=0) + np.sqrt((np.maximum(tops - values, 0.0) ** 2).sum(axis=0))
+    greatest = _greatest(busiest, members[0][1].panel.lead_steps)
+    past = np.stack([made.combined.past[-origins:] for _, made in members]).sum(axis=0)
+    median = at_level(past, 0.5)
+    bound = median + share * (at_level(past, quantile) - median)
+    judged = np.isfinite(greatest) & (bound > 0)
+    if int(judged.sum()) < MIN_ORIGINS:
+        return 1.0
+    base = LEAST_SHARE * float(np.mean(bound[judged]))
+    ratios = (greatest[judged] + base) / (bound[judged] + base)
+    return max(1.0, _conformal(ratios, quantile))
+
+
+def _conformal(residuals: FloatArray, quantile: float) -> float:
+    """The ceil((n + 1) q)-th smallest of n."""
+    rank = min(int(np.ceil((len(residuals) + 1) * quantile)), len(residuals))
+    return float(np.sort(residuals)[rank - 1])
+
+
+def _greatest(rates: FloatArray, lead_steps: int) -> FloatArray:
+    """The greatest rate of the lead window from each step on, NaN where a step of it was not observed, since the peak
+    may have been there, and for the cutoff, whose window is ahead."""
+    padded = np.concatenate([rates, np.full(lead_steps, np.nan)])
+    greatest: FloatArray = np.lib.stride_tricks.sliding_window_view(padded, lead_steps).max(axis=1)
     return greatest

@@ -62,15 +62,15 @@ def class_demand(forecasts: pl.DataFrame, levels: Mapping[str, float]) -> pl.Dat
     return pl.concat(frames).filter("usable").drop("usable")
 
 
-def pool_demand(classes: Floats, medians: Floats, share: Floats) -> Floats:
+def pool_demand(classes: Floats, medians: Floats, share: Floats, peak: Floats) -> Floats:
     """A pool's quantile from those of its classes, to a thousandth of a token per second: their medians added up, and
-    `share` [metrics, steps] of what their quantiles add up to above them. At 1 it is the sum of the quantiles, right
-    where the classes peak together.
+    `share` [metrics, steps] of what their quantiles add up to above them, times `peak` [metrics, steps] for the
+    busiest minute. At a share of 1 it is the sum of the quantiles, right where the classes peak together.
 
     [classes, metrics, steps] to [metrics, steps]; NaN, a figure not known, adds nothing.
     """
     quantile, median = added(classes), added(medians)
-    total: Floats = np.round(median + share * (quantile - median), DECIMALS)
+    total: Floats = np.round((median + share * (quantile - median)) * peak, DECIMALS)
     return total
 
 

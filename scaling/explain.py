@@ -39,8 +39,8 @@ def recompute(reason: Reason, pool: Pool) -> int:
     figures = reason.classes.values()
     classes = np.array([[c.tokens_in_per_s, c.tokens_out_per_s] for c in figures]).reshape(-1, 2, 1)
     medians = np.array([[c.median_in_per_s, c.median_out_per_s] for c in figures]).reshape(-1, 2, 1)
-    share = np.array([[reason.share_in], [reason.share_out]])
-    tokens_in, tokens_out = pool_demand(classes, medians, share)[:, 0].tolist()
+    share, peak = np.array([[reason.share_in], [reason.share_out]]), np.array([[reason.peak_in], [reason.peak_out]])
+    tokens_in, tokens_out = pool_demand(classes, medians, share, peak)[:, 0].tolist()
     _same("tokens in per s, of all classes", reason.tokens_in_per_s, tokens_in)
     _same("tokens out per s, of all classes", reason.tokens_out_per_s, tokens_out)
     replicas, buffers = _fallback(reason, pool) if reason.binding == _FALLBACK else _margins(reason, pool)
@@ -178,15 +178,22 @@ def _classes(reason: Reason) -> str:
         return " + ".join(f"{MISSING if model == MISSING else _rate(rate)}{words[name]}" for name, model, rate in rates)
 
     shares = ", ".join(f"{name} {share(demand)}" for name, demand in reason.classes.items())
-    if len(reason.classes) == 1:
-        return shares
-    kept = {Metric.TOKENS_IN.value: reason.share_in, Metric.TOKENS_OUT.value: reason.share_out}
-    counted = list(kept.values()) if reason.binding == "sum" else [kept[reason.binding]]
-    if min(counted) == 1:
-        return f"{shares}; together {_rate(reason.demand_tokens_per_s)}, added as if they peak together"
-    spread = " and ".join(f"{100 * each:.0f} %" for each in counted)
     total = _rate(reason.demand_tokens_per_s)
-    return f"{shares}; together {total}: medians + {spread} of their spread, as they peak apart"
+    kept = _of_binding(reason, reason.share_in, reason.share_out)
+    peaks = _of_binding(reason, reason.peak_in, reason.peak_out)
+    minute = f", times {' and '.join(f'{peak:.2f}' for peak in peaks)} for the busiest minute" if max(peaks) > 1 else ""
+    if len(reason.classes) == 1:
+        return f"{shares}{minute}: {total}" if minute else shares
+    if min(kept) == 1:
+        return f"{shares}; together {total}, added as if they peak together{minute}"
+    spread = " and ".join(f"{100 * each:.0f} %" for each in kept)
+    return f"{shares}; together {total}: medians + {spread} of their spread, as they peak apart{minute}"
+
+
+def _of_binding(reason: Reason, tokens_in: float, tokens_out: float) -> list[float]:
+    """The figures of the metrics that decided."""
+    figures = {Metric.TOKENS_IN.value: tokens_in, Metric.TOKENS_OUT.value: tokens_out}
+    return list(figures.values()) if reason.binding == "sum" else [figures[reason.binding]]
 
 
 def _capacity(reason: Reason, pool: Pool) -> str:

@@ -62,7 +62,11 @@ def plan(
     members: dict[str, list[int]] = {name: [] for name in config.pools}
     for position, workload_class in enumerate(figures.classes):
         members[config.classes[workload_class].pools[0]].append(position)
-    kept = {} if shares is None else {(row["pool"], row["metric"]): row["share"] for row in shares.to_dicts()}
+    kept = (
+        {}
+        if shares is None
+        else {(row["pool"], row["metric"]): (row["share"], row["peak"]) for row in shares.to_dicts()}
+    )
     frames = []
     for name in sorted(config.pools):
         pool, width = config.pools[name], widths[name]
@@ -76,7 +80,8 @@ def plan(
             windows=windows,
             width=width,
             before=before,
-            share=np.array([kept.get((name, metric.value), 1.0) for metric in METRICS]),
+            share=np.array([kept.get((name, metric.value), (1.0, 1.0))[0] for metric in METRICS]),
+            peak=np.array([kept.get((name, metric.value), (1.0, 1.0))[1] for metric in METRICS]),
         )
         frames.append(
             pl.DataFrame(

@@ -16,7 +16,7 @@ from scaling.demand import DECIMALS, added, pool_demand
 from scaling.ladder import RUNGS, Figures, Grid, fallback_replicas
 from scaling.shape import descend, hold
 
-_FALLBACK = RUNGS.index(Rung.FALLBACK)
+_FRESH, _LAST_FORECAST, _FALLBACK = map(RUNGS.index, (Rung.FRESH, Rung.LAST_FORECAST, Rung.FALLBACK))
 _DECISIVE = {"unified": slice(0, 2), "prefill": slice(0, 1), "decode": slice(1, 2)}
 """The metrics, in the order of METRICS, that a pool of each role is planned on."""
 
@@ -30,8 +30,8 @@ class PoolFloors:
     The later the field, the later it applies: `wanted` (after margins or fallback), `clamped`, `kept` (at least
     what was published, from the second rung on), `held` (dwell), `floors`. `deciding` is the step, from the
     grid's start, that the other arrays speak of; where `on_fallback`, it is the first step not known.
-    `class_quantile`, `class_median` and `class_label` are [classes, metrics, windows]; demand, median and share are
-    [metrics, windows].
+    `class_quantile`, `class_median` and `class_label` are [classes, metrics, windows]; demand, median, share and peak
+    are [metrics, windows].
     """
 
     classes: tuple[str, ...]
@@ -41,6 +41,7 @@ class PoolFloors:
     demand: Floats
     median: Floats
     share: Floats
+    peak: Floats
     deciding: Ints
     binding: Strings
     required: Floats
@@ -64,21 +65,24 @@ def pool_floors(
     width: int,
     before: Ints,
     share: Floats,
+    peak: Floats,
 ) -> PoolFloors:
     """The floors of a pool over `windows` steps from the start of the grid.
 
     `members` are the positions of its classes in the figures, `width` the number of steps that overlap a window
-    and its lead, `before` [1 + windows] what was published before, 0 for nothing, and `share` [metrics] what the pool
-    keeps of its classes' spread where all their forecasts are fresh.
+    and its lead, `before` [1 + windows] what was published before, 0 for nothing, `share` [metrics] what the pool
+    keeps of its classes' spread where all their forecasts are fresh, and `peak` [metrics] the factor for its busiest
+    minute where all of them are forecast.
     """
     steps = windows + width - 1
     quantile = figures.quantile[members, :, :steps]
     label = figures.label[members, :, :steps]
     known = ~np.isnan(quantile)
     class_median = figures.median[members, :, :steps]
-    fresh = (figures.rung[members, :, :steps] == 0).all(axis=0)
-    kept_share = np.where(fresh, share[:, None], 1.0)
-    demand, median = pool_demand(quantile, class_median, kept_share), added(class_median)
+    worst = figures.rung[members, :, :steps].max(axis=0)
+    kept_share = np.where(worst == _FRESH, share[:, None], 1.0)
+    kept_peak = np.where(worst <= _LAST_FORECAST, peak[:, None], 1.0)
+    demand, median = pool_demand(quantile, class_median, kept_share, kept_peak), added(class_median)
     required, binding = required_replicas(
         tokens_in_per_s=demand[0], tokens_out_per_s=demand[1], capacity=pool.capacity, role=pool.role
     )
@@ -115,6 +119,7 @@ def pool_floors(
         demand=demand[:, deciding],
         median=median[:, deciding],
         share=kept_share[:, deciding],
+        peak=kept_peak[:, deciding],
         deciding=deciding,
         binding=binding[deciding],
         required=np.where(on_fallback, fallback, required[deciding]),

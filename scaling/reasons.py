@@ -33,6 +33,8 @@ def reasons(made: PoolFloors, pool: Pool, *, times: list[str], lead_s: float, la
         "tokens_out_per_s": made.demand[1].tolist(),
         "share_in": made.share[0].tolist(),
         "share_out": made.share[1].tolist(),
+        "peak_in": made.peak[0].tolist(),
+        "peak_out": made.peak[1].tolist(),
         "median_tokens_per_s": (made.median * counts).sum(axis=0).round(_DECIMALS).tolist(),
         "demand_tokens_per_s": (made.demand * counts).sum(axis=0).round(_DECIMALS).tolist(),
         "required_replicas": made.required.round(_DECIMALS).tolist(),

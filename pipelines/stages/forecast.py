@@ -12,8 +12,9 @@ from threadpoolctl import threadpool_limits
 from floorcast.columns import FORECASTS, POOL_SHARES, Metric, empty
 from floorcast.errors import ForecastError
 from floorcast.units import format_duration
+from forecasting.cleaning import aligned
 from forecasting.forecast import Forecast, Request, StoredFit, forecast_all
-from forecasting.pools import kept_share
+from forecasting.pools import kept_share, peak_factor
 from forecasting.selection import NO_MODEL
 from forecasting.series import Series
 from pipelines.project import Project
@@ -47,7 +48,7 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
     Raises ForecastError where nothing was ever fitted.
     """
     as_of = project.as_of(now)
-    observed, _ = read_series(project, as_of=as_of)
+    observed, demand = read_series(project, as_of=as_of)
     known = apply_known(project, observed, as_of=as_of)
     with open_store(project.store_path) as store:
         fits = read_fits(store, at=as_of)
@@ -72,9 +73,10 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
             else:
                 done[key] = outcome
     made = pl.concat(known.put_onto(one.frame, key) for key, one in done.items()) if done else empty(FORECASTS)
-    with open_store(project.store_path) as store:
+    shares = _pool_shares(project, requests, done, demand, as_of)
+    with open_store(project.store_path) as store, store.transaction():
         write_forecasts(store, run_id("forecast", as_of), made)
-        write_pool_shares(store, run_id("forecast", as_of), as_of, _pool_shares(project, requests, done, as_of))
+        write_pool_shares(store, run_id("forecast", as_of), as_of, shares)
     newest: Any = made["cutoff"].max()
     return ForecastResult(series=len(done), steps=made.height, newest_cutoff=newest, failed=failed)
 
@@ -83,17 +85,21 @@ def _pool_shares(
     project: Project,
     requests: dict[tuple[str, Metric], Request],
     done: dict[tuple[str, Metric], Forecast],
+    demand: pl.DataFrame,
     as_of: datetime,
 ) -> pl.DataFrame:
-    """What each pool keeps of its classes' spread. Where a class has no forecast its pool has no row, and adds up."""
+    """What each pool needs of its classes together. Where a class has no forecast its pool has no row, and adds up."""
     config = project.config
     rows = []
-    for pool, metric in product(config.pools, Metric):
-        keys = [(name, metric) for name in config.classes_of(pool)]
-        if all(key in done for key in keys):
+    for (pool, spec), metric in product(config.pools.items(), Metric):
+        keys = [(name, metric) for name, served in config.classes.items() if served.pools[0] == pool]
+        if keys and all(key in done for key in keys):
             members = [(requests[key].series, done[key]) for key in keys]
-            share = kept_share(members, quantile=config.pools[pool].margin.quantile)
-            rows.append({"pool": pool, "metric": metric.value, "as_of": as_of, "share": share})
+            share, peak = kept_share(members, quantile=spec.margin.quantile), 1.0
+            if spec.margin.peak:
+                peaks = [aligned(demand, series, f"peak_{metric.value}_per_s") for series, _ in members]
+                peak = peak_factor(members, peaks, quantile=spec.margin.quantile, share=share)
+            rows.append({"pool": pool, "metric": metric.value, "as_of": as_of, "share": share, "peak": peak})
     return pl.DataFrame(rows, schema=dict(POOL_SHARES))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from forecasting.forecast import Forecast, Request, StoredFit, forecast_all
 from forecasting.lead import fit_lead
-from forecasting.pools import kept_share
+from forecasting.pools import kept_share, peak_factor
 from forecasting.series import FloatArray, Series
 from forecasting.verdict import Target, at_level
 
@@ -75,6 +75,43 @@ def test_the_pools_bound_covers_its_share_where_added_quantiles_cover_too_much(m
     median, bound = at_level(past, 0.5), at_level(past, 0.95)
     assert np.mean(came <= bound) > 0.97
     assert abs(np.mean(came <= median + share * (bound - median)) - 0.95) < 0.03
+
+
+def test_the_busiest_minute_is_covered_as_often_as_the_mean(make_series) -> None:
+    """Minutes that reach 20 to 60 % above their step's mean: beside the formula, a plain loop, and what it is for."""
+    [(series, made)] = pool(make_series, noise(1))
+    peaks = series.values * (1.2 + 0.4 * np.random.default_rng(2).random(len(series.values)))
+    factor = peak_factor([(series, made)], [peaks], quantile=0.95, share=1.0)
+    origins = len(made.panel.actual)
+    rows = []
+    for origin in range(origins - TARGET.lead_steps):
+        place = len(series.values) - origins + 1 + origin
+        rows.append((max(peaks[place : place + 2]), at_level(made.combined.past[origin], 0.95)))
+    base = 0.05 * np.mean([bound for _, bound in rows])
+    ratios = sorted((peak + base) / (bound + base) for peak, bound in rows)
+    assert factor == pytest.approx(ratios[int(np.ceil((len(ratios) + 1) * 0.95)) - 1])
+    assert factor > 1.1
+    assert np.mean([peak <= factor * bound for peak, bound in rows]) == pytest.approx(0.95, abs=0.01)
+
+
+def test_busiest_minutes_of_several_classes_do_not_add_up(make_series) -> None:
+    """Each class half above its mean in some minute: four unrelated ones together by a half of that."""
+    members = pool(make_series, *(noise(seed) for seed in range(4)))
+    share = kept_share(members, quantile=0.95)
+    peaks = [1.5 * series.values for series, _ in members]
+    together = peak_factor(members, peaks, quantile=0.95, share=share)
+    alone = peak_factor(members[:1], peaks[:1], quantile=0.95, share=1.0)
+    assert 1.15 < together < 1.35
+    assert alone == pytest.approx(1.5, abs=0.1)
+
+
+def test_without_peaks_above_the_mean_or_without_enough_of_them_nothing_is_raised(make_series) -> None:
+    members = pool(make_series, noise(1), noise(2))
+    share = kept_share(members, quantile=0.95)
+    flat = [series.values for series, _ in members]
+    assert peak_factor(members, flat, quantile=0.95, share=share) == pytest.approx(1.0, abs=0.02)
+    unknown = [np.full(len(series.values), np.nan) for series, _ in members]
+    assert peak_factor(members, unknown, quantile=0.95, share=share) == 1
 
 
 def test_what_is_not_comparable_adds_up(make_series) -> None:

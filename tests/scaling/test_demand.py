@@ -61,11 +61,13 @@ def test_a_row_without_a_usable_figure_says_nothing_and_a_negative_one_says_zero
 def test_a_pool_adds_what_is_known_of_its_classes():
     """[classes, metrics, steps]; a class not known at a step adds nothing there."""
     classes = np.array([[[1.0, 2.0], [10.0, 20.0]], [[0.5, np.nan], [5.0, np.nan]]])
-    assert pool_demand(classes, classes / 2, np.ones((2, 2))).tolist() == [[1.5, 2.0], [15.0, 20.0]]
+    assert pool_demand(classes, classes / 2, np.ones((2, 2)), np.ones((2, 2))).tolist() == [[1.5, 2.0], [15.0, 20.0]]
 
 
 def test_a_pool_keeps_its_share_of_the_spread_of_its_classes():
     """Medians 100 and 200, quantiles 150 and 300: added up 450; with 60 % of the spread of 150, 390."""
     quantile, median = np.array([[[150.0]], [[300.0]]]), np.array([[[100.0]], [[200.0]]])
     for share, demand in ((1.0, 450.0), (0.6, 390.0), (0.0, 300.0)):
-        assert pool_demand(quantile, median, np.array([[share]])).tolist() == [[demand]]
+        for peak in (1.0, 1.2):
+            got = pool_demand(quantile, median, np.array([[share]]), np.array([[peak]]))
+            assert got.tolist() == [[pytest.approx(demand * peak)]]

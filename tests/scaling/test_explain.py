@@ -57,10 +57,10 @@ def test_the_text_shows_every_step_of_the_arithmetic(planned, now):
         cutoff=now,
         rung=Rung.FRESH,
     )
-    apart = windows[0].model_copy(update={"reason": windows[0].reason.model_copy(update={"share_out": 0.5})})
-    assert "together 11,900/s: medians + 50 % of their spread, as they peak apart" in explain(
-        apart, pool_name="chat-70b", pool=pool
-    )
+    changed = {"share_out": 0.5, "peak_out": 1.25}
+    apart = windows[0].model_copy(update={"reason": windows[0].reason.model_copy(update=changed)})
+    said = "together 11,900/s: medians + 50 % of their spread, as they peak apart, times 1.25 for the busiest minute"
+    assert said in explain(apart, pool_name="chat-70b", pool=pool)
     assert text.splitlines() == [
         "chat-70b at 2026-11-30 08:50 UTC (09:50 Europe/Berlin): floor 8",
         "  needed by   09:00 UTC, when tokens out reach 11,900/s (quantile 0.95; median 11,000/s)",

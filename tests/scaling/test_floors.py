@@ -98,14 +98,17 @@ def _both(*, quantile: float, median: float) -> dict[str, object]:
 
 
 def test_classes_that_peak_apart_need_less_while_their_forecasts_are_fresh(make_config, make_forecasts, now):
-    """Medians 30 and 50, each 45 more at the quantile: added up 170; with a third of the spread of 90, 110. Of an old
-    forecast the share is not known, and the quantiles add up: 170, their spread doubled in twelve hours."""
+    """Medians 30 and 50, each 45 more at the quantile: added up 170; with a third of the spread of 90, 110, and 132 in
+    the busiest minute. Of an old forecast the share is not known and the quantiles add up, their spread doubled in
+    twelve hours: 260, and 312 in the busiest minute."""
     config = make_config(classes={"agent": "main", "chat": "main"})
     rates = {"agent": [30.0] * 14, "chat": [50.0] * 14}
-    shares = pl.DataFrame(
-        [{"pool": "main", "metric": metric, "as_of": now, "share": 1 / 3} for metric in ("tokens_in", "tokens_out")],
-        schema=dict(POOL_SHARES),
-    )
+
+    def shares(peak: float) -> pl.DataFrame:
+        of_main = {"pool": "main", "as_of": now, "share": 1 / 3, "peak": peak}
+        return pl.DataFrame(
+            [of_main | {"metric": metric} for metric in ("tokens_in", "tokens_out")], schema=dict(POOL_SHARES)
+        )
 
     def first(forecasts: pl.DataFrame, given: pl.DataFrame | None) -> tuple[int, Reason]:
         made = plan(config, now=now, forecasts=forecasts, history=NO_HISTORY, published=None, shares=given)
@@ -116,11 +119,13 @@ def test_classes_that_peak_apart_need_less_while_their_forecasts_are_fresh(make_
 
     fresh = make_forecasts(rates, spread=100)
     assert first(fresh, None)[0] == 17
-    floor, reason = first(fresh, shares)
+    floor, reason = first(fresh, shares(1.0))
     assert (floor, reason.share_out, reason.tokens_out_per_s) == (11, pytest.approx(1 / 3), pytest.approx(110))
+    floor, reason = first(fresh, shares(1.2))
+    assert (floor, reason.peak_out, reason.tokens_out_per_s) == (14, 1.2, pytest.approx(132))
     old = make_forecasts(rates, spread=100, cutoff=now - timedelta(hours=12))
-    floor, reason = first(old, shares)
-    assert (floor, reason.share_out) == (26, 1.0)
+    floor, reason = first(old, shares(1.2))
+    assert (floor, reason.share_out, reason.peak_out) == (32, 1.0, 1.2)
 
 
 def test_a_floor_worked_by_hand(make_config, make_forecasts, now):
@@ -167,6 +172,8 @@ def test_a_floor_worked_by_hand(make_config, make_forecasts, now):
         },
         "share_in": 1.0,
         "share_out": 1.0,
+        "peak_in": 1.0,
+        "peak_out": 1.0,
         "clamped": "max_replicas",
         "shortfall_replicas": 1,
     }
