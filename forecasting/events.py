@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import calendar
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -112,21 +112,22 @@ def effects_of(
     return tuple(effect for effect in effects if effect.windows)
 
 
-def looks_back(config: Config, *, as_of: datetime, before: datetime) -> tuple[list[str], list[Window]]:
-    """The classes of which something is learned, and what of the time before `before` it is learned from."""
-    since = as_of - MEMORY
-    classes: set[str] = set()
-    past: set[Window] = set()
-    for name, spec in config.classes.items():
+def looks_back(
+    config: Config, names: Collection[str], *, as_of: datetime, before: datetime
+) -> tuple[list[str], list[Window]]:
+    """The classes of those named of which something is learned, and what of the time before `before` it takes."""
+    classes: list[str] = []
+    sources: set[Event | Holidays] = set()
+    for name in names:
+        spec = config.classes[name]
         events = [event for event in config.events if not event.classes or name in event.classes]
         learned = {event.name for event in events if event.learn}
         holidays = spec.holidays or config.holidays
-        known: list[Event | Holidays] = [event for event in events if event.name in learned]
-        known += [holidays] if holidays else []
-        if known:
-            classes.add(name)
-            past.update(*(looked_at(_between(each, since, as_of), before=before) for each in known))
-    return sorted(classes), merged(past)
+        mine = {event for event in events if event.name in learned} | ({holidays} if holidays else set())
+        classes += [name] if mine else []
+        sources |= mine
+    past = (looked_at(_between(source, as_of - MEMORY, as_of), before=before) for source in sources)
+    return classes, merged(window for windows in past for window in windows)
 
 
 @lru_cache(maxsize=4096)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -77,19 +78,15 @@ def learn(
     windows of `avoid`. An occurrence counts if it was over at the cutoff and half of its steps can be compared.
     """
     seen = rates.before(cutoff)
-    over = _newest(window for window in occurrences if window.end <= cutoff)
-    inside = np.flatnonzero(within(seen.times, seen.step, over))
-    times, actual = seen.times[inside], seen.values[inside]
     ordinary = seen.outside([*avoid, *occurrences])
-    expected = _median(np.stack([ordinary.at(_weeks_later(times, weeks, zone)) for weeks in AROUND]))
-    both = np.isfinite(actual) & np.isfinite(expected)
     ratios: list[float] = []
-    for window in reversed(over):
-        compared = np.flatnonzero(both & within(times, seen.step, [window]))
-        total = float(expected[compared].sum())
-        if len(compared) * 2 * seen.step >= window.end - window.start and total > 0:
-            ratios.append(float(actual[compared].sum()) / total)
-    del ratios[MOST_OCCURRENCES:]
+    for window in _newest(window for window in occurrences if window.end <= cutoff):
+        times, around = _same_times(window, seen.step, zone)
+        actual, expected = seen.at(times), _median(ordinary.at(around))
+        both = np.isfinite(actual) & np.isfinite(expected)
+        total = float(expected[both].sum())
+        if both.sum() * 2 * seen.step >= window.end - window.start and total > 0:
+            ratios.append(float(actual[both].sum()) / total)
     if len(ratios) < LEAST_OCCURRENCES:
         return Factor(None, len(ratios))
     return Factor(float(np.clip(np.median(ratios), LEAST_FACTOR, MOST_FACTOR)), len(ratios))
@@ -103,15 +100,14 @@ def as_rest_day(
     None where fewer than two of either were observed outside of `avoid`, or the weekday had no demand.
     """
     seen = rates.before(cutoff).outside(avoid)
-    local = pl.Series(seen.times, dtype=pl.Int64).cast(TIME).dt.convert_time_zone(zone)
-    days = (
-        pl.DataFrame({"day": local.dt.date(), "rate": seen.values})
-        .filter(pl.col("rate").is_finite())
-        .group_by("day")
-        .agg(pl.col("rate").mean(), steps=pl.len())
-        .filter(pl.col("steps") * seen.step.total_seconds() >= WHOLE_DAY * 86400)
-    )
-    means = {day: days.filter(pl.col("day").dt.weekday() == day + 1)["rate"].to_numpy() for day in (weekday, rest_day)}
+    known = np.isfinite(seen.values)
+    local = pl.Series(seen.times[known], dtype=pl.Int64).cast(TIME).dt.convert_time_zone(zone).dt.date()
+    days, place, steps = np.unique(local.cast(pl.Int32).to_numpy(), return_inverse=True, return_counts=True)
+    # Added up in the order of time, so that the same data give the same forecast to the last digit.
+    daily = np.bincount(place, weights=seen.values[known], minlength=len(days)) / np.maximum(steps, 1)
+    whole = steps * seen.step.total_seconds() >= WHOLE_DAY * 86400
+    # Day 0, 1 January 1970, was a Thursday.
+    means = {day: daily[whole & ((days + 3) % 7 == day)] for day in (weekday, rest_day)}
     if min(map(len, means.values())) < LEAST_OCCURRENCES:
         return None
     ordinary = float(np.median(means[weekday]))
@@ -131,8 +127,8 @@ def looked_at(occurrences: Sequence[Window], *, before: datetime) -> list[Window
 
 
 def _newest(occurrences: Iterable[Window]) -> list[Window]:
-    """Of which the newest that can be compared are taken."""
-    return sorted(occurrences)[-2 * MOST_OCCURRENCES :]
+    """The newest of them, in order."""
+    return sorted(occurrences)[-MOST_OCCURRENCES:]
 
 
 def microseconds(moment: datetime) -> int:
@@ -172,11 +168,22 @@ def _bounds(windows: Sequence[Window]) -> tuple[IntArray, IntArray]:
     return starts, ends
 
 
-def _weeks_later(times: IntArray, weeks: int, zone: str) -> IntArray:
-    """The same times on the clock so many weeks later; -1 where clocks skip one."""
+@lru_cache(maxsize=4096)
+def _same_times(window: Window, step: timedelta, zone: str) -> tuple[IntArray, IntArray]:
+    """The steps that lie in a window whole, and for each of `AROUND` the same times on the clock then: (weeks, steps).
+
+    -1 stands where clocks skip one. Every class asks for the same.
+    """
+    length = step // _MICROSECOND
+    first = -(-microseconds(window.start) // length) * length
+    times = np.arange(first, microseconds(window.end) - length + 1, length, dtype=np.int64)
     clock = pl.Series(times, dtype=pl.Int64).cast(TIME).dt.convert_time_zone(zone).dt.replace_time_zone(None)
-    moved = (clock + weeks * WEEK).dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
-    return moved.dt.convert_time_zone("UTC").cast(pl.Int64).fill_null(-1).to_numpy()
+    moved = [
+        (clock + weeks * WEEK).dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null") for weeks in AROUND
+    ]
+    around = np.stack([each.dt.convert_time_zone("UTC").cast(pl.Int64).fill_null(-1).to_numpy() for each in moved])
+    times.flags.writeable = around.flags.writeable = False
+    return times, around
 
 
 def _median(rows: FloatArray) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -19,6 +19,9 @@ from pipelines.project import Project
 from pipelines.stages.common import HISTORY, read_stored
 
 Key = tuple[str, Metric]
+
+TOGETHER = 100
+"""Classes whose past of long ago is held at once."""
 
 
 @dataclass(frozen=True)
@@ -44,29 +47,30 @@ def apply_known(project: Project, series: Mapping[Key, Series], *, as_of: dateti
     """Make of the series of `read_series` those that models see."""
     config = project.config
     observed = borrow(series, config.classes)
-    before = _read_before(project, as_of)
     longest: timedelta = max(config.lead(pool) for pool in config.pools)
-    effects = {
-        (name, metric): effects_of(
-            config,
-            name,
-            metric,
-            rates=_rates(one, before.get((name, metric))),
-            cutoff=one.end,
-            start=one.start,
-            end=as_of + config.horizon + longest,
-        )
-        for (name, metric), one in observed.series.items()
-    }
+    effects: dict[Key, tuple[Effect, ...]] = {}
+    classes = list(dict.fromkeys(name for name, _ in observed.series))
+    for begin in range(0, len(classes), TOGETHER):
+        names = classes[begin : begin + TOGETHER]
+        before = _read_before(project, names, as_of)
+        for key, one in ((key, one) for key, one in observed.series.items() if key[0] in names):
+            effects[key] = effects_of(
+                config,
+                *key,
+                rates=_rates(one, before.get(key)),
+                cutoff=one.end,
+                start=one.start,
+                end=as_of + config.horizon + longest,
+            )
     own = {key: clean(one, effects[key]) for key, one in series.items()}
     seen = borrow(own, config.classes)
     return Known(seen.series, seen.labels, effects)
 
 
-def _read_before(project: Project, as_of: datetime) -> dict[Key, Rates]:
+def _read_before(project: Project, names: Collection[str], as_of: datetime) -> dict[Key, Rates]:
     """What was observed before the history that models see, as far as past events need it."""
     config, step = project.config, project.config.step
-    classes, windows = looks_back(config, as_of=as_of, before=as_of - HISTORY)
+    classes, windows = looks_back(config, names, as_of=as_of, before=as_of - HISTORY)
     if not windows:
         return {}
     demand = read_stored(project, windows, classes=classes)

@@ -144,3 +144,20 @@ def test_without_anything_known_series_are_as_they_were(published, now):
     assert found.series == series
     assert found.labels == {}
     assert not any(found.effects.values())
+
+
+def test_maintenance_brings_forecasts_to_zero_while_it_lasts_and_not_after(published, live, now, reconfigure):
+    """No demand for four hours and two more to come: the zeros observed are not carried past its end."""
+    before = quantiles(published, now, workload_class="chat")
+    with open_store(published.store_path) as store:
+        rows = read_demand(store, start=now - 4 * HOUR, end=now, classes=["chat"])
+        upsert_demand(store, rows.with_columns(pl.col("tokens_in", "tokens_out", "^peak.*$") * 0))
+    text = event(now - 4 * HOUR, now + 2 * HOUR, multiply=0, classes="[chat]")
+    project = with_events(reconfigure, published, text)
+    assert live(project, now, "forecast", "plan", "publish")["forecast"].result.failed == {}
+    after = quantiles(project, now, workload_class="chat")
+    inside = pl.col("step_start") < now + 2 * HOUR
+    assert after.filter(inside).select(QUANTILE_COLUMNS).to_numpy().max() == 0
+    assert after.filter(inside)["model"].str.ends_with(" x0 launch-day").all()
+    ratio = (after.filter(~inside)["q50"] / before.filter(~inside)["q50"]).to_numpy()
+    assert ratio.min() > 0.3
