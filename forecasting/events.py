@@ -57,13 +57,13 @@ class Effect:
 
     @property
     def label(self) -> str:
-        """As ` x1.5 launch-day`."""
+        """As `x1.5 launch-day`."""
         if self.multiply == 1 and self.note:
-            return f" ({self.name}: {self.note})"
-        changes = [f" x{self.multiply:.3g}"] if not self.add and not self.at_least else []
-        changes += [f" +{self.add:,.6g}/s"] if self.add else []
-        changes += [f" at least {self.at_least:,.6g}/s"] if self.at_least else []
-        return f"{''.join(changes)} {self.name}" + (f" ({self.note})" if self.note else "")
+            return f"{self.name}: {self.note}"
+        changes = [f"x{self.multiply:.3g}"] if not self.add and not self.at_least else []
+        changes += [f"+{self.add:,.6g}/s"] if self.add else []
+        changes += [f"at least {self.at_least:,.6g}/s"] if self.at_least else []
+        return f"{' '.join(changes)} {self.name}" + (f" ({self.note})" if self.note else "")
 
     def reaches(self, times: IntArray, step: timedelta) -> BoolArray:
         """The steps it changes: all that it touches, or, where it lowers demand, those that lie in it whole."""
@@ -215,7 +215,7 @@ def adjust(forecast: pl.DataFrame, effects: Sequence[Effect], *, step: timedelta
         factor[inside] *= effect.multiply
         added[inside] += effect.add
         least[inside] = np.maximum(least[inside], effect.at_least)
-        labels[inside] = labels[inside] + effect.label
+        labels[inside] = labels[inside] + f", {effect.label}"
     values: FloatArray = forecast.select(QUANTILE_COLUMNS).to_numpy()
     values = np.maximum(values * factor[:, None] + added[:, None], least[:, None])
     return forecast.with_columns(

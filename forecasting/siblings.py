@@ -52,7 +52,7 @@ def borrow(series: AllSeries, classes: Mapping[str, WorkloadClass]) -> Borrowed:
                 continue
             joined = _in_front(sibling, own, scale)
             found.series[name, metric] = replace(joined, workload_class=name)
-            found.labels[name, metric] = f" like {spec.like} x{scale:.3g}"
+            found.labels[name, metric] = f"like {spec.like} x{scale:.3g}"
 
     for name in classes:
         settle(name)
@@ -86,7 +86,7 @@ def widen(forecast: pl.DataFrame, label: str) -> pl.DataFrame:
         for name in QUANTILE_COLUMNS
         if name != MEDIAN
     ]
-    return forecast.with_columns(*wider, model=pl.col("model") + label)
+    return forecast.with_columns(*wider, model=pl.col("model") + f", {label}")
 
 
 def inherit(demand: pl.DataFrame, *, renamed: Mapping[str, str], first_steps: Mapping[str, datetime]) -> pl.DataFrame:

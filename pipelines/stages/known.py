@@ -35,7 +35,7 @@ class Known:
     def say_in(self, fit: Row) -> Row:
         """The row of FITS with what its history was borrowed from."""
         label = self.labels.get((str(fit["workload_class"]), Metric(str(fit["metric"]))))
-        return fit if label is None else {**fit, "reason": f"{fit['reason']}; history{label}"}
+        return fit if label is None else {**fit, "reason": f"{fit['reason']}; history {label}"}
 
     def put_onto(self, forecast: pl.DataFrame, key: Key) -> pl.DataFrame:
         """The FORECASTS rows of one class and metric with what is known of it."""

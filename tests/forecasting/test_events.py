@@ -65,10 +65,10 @@ def test_factors_multiply_then_additions_add_then_the_highest_least_counts() -> 
     got = adjust(flat(5), effects, step=HOUR)
     assert got["q95"].to_list() == [150, 340, 500, 100, 100]
     assert got["model"].to_list() == [
-        "mixture x1.5 launch",
-        "mixture x1.5 launch x2 sale +40/s report",
-        "mixture +40/s report at least 500/s keynote at least 50/s talk",
-        "mixture at least 50/s talk",
+        "mixture, x1.5 launch",
+        "mixture, x1.5 launch, x2 sale, +40/s report",
+        "mixture, +40/s report, at least 500/s keynote, at least 50/s talk",
+        "mixture, at least 50/s talk",
         "mixture",
     ]
     assert dict(got.schema) == dict(FORECASTS)
@@ -84,7 +84,7 @@ def test_an_effect_without_a_factor_only_says_why() -> None:
     (row,) = adjust(
         flat(1), [Effect("sale", (between(0, 1),), hides=True, note="1 of 2 past times known")], step=HOUR
     ).to_dicts()
-    assert (row["model"], row["q95"]) == ("mixture (sale: 1 of 2 past times known)", 100)
+    assert (row["model"], row["q95"]) == ("mixture, sale: 1 of 2 past times known", 100)
 
 
 effects = st.lists(
@@ -226,7 +226,7 @@ def test_a_learned_factor_comes_from_all_past_entries_of_the_name() -> None:
     assert learned.multiply == pytest.approx(1.4)
     assert len(learned.windows) == 2
     (_, unknown) = known(config(events=entries), values[: 24 * 15])
-    assert unknown.label == " (sale: 1 of 2 past times known)"
+    assert unknown.label == "sale: 1 of 2 past times known"
 
 
 def test_holidays_are_as_sundays_are_until_two_are_known_and_then_as_those_were() -> None:
@@ -234,17 +234,17 @@ def test_holidays_are_as_sundays_are_until_two_are_known_and_then_as_those_were(
     holidays = {"country": "DE", "subdivision": "BY", "zone": "UTC"}
     values = np.repeat(np.resize([400.0, 400, 400, 400, 400, 300, 100], 70), 24)
     (christmas,) = known(config(holidays=holidays), values[: 24 * 50])
-    assert christmas.label == " x0.25 holiday DE-BY (as Sundays are)"
+    assert christmas.label == "x0.25 holiday DE-BY (as Sundays are)"
     assert christmas.windows == (Window(datetime(2026, 12, 25, tzinfo=UTC), datetime(2026, 12, 26, tzinfo=UTC)),)
     values[24 * 53 : 24 * 54] = 80
     values[24 * 60 : 24 * 61] = 160
     (learned,) = known(config(holidays=holidays), values[: 24 * 63])
-    assert learned.label == " x0.3 holiday DE-BY"
+    assert learned.label == "x0.3 holiday DE-BY"
     assert len(learned.windows) == 3
     (ordinary,) = known(config(holidays={**holidays, "until_learned": "ordinary"}), values[: 24 * 50])
-    assert ordinary.label == " (holiday DE-BY: 0 of 2 past times known)"
+    assert ordinary.label == "holiday DE-BY: 0 of 2 past times known"
     (few,) = known(config(holidays={**holidays, "until_learned": "sunday"}), np.full(24 * 50, np.nan))
-    assert few.label == " (holiday DE-BY: too few weeks known to compare)"
+    assert few.label == "holiday DE-BY: too few weeks known to compare"
 
 
 def test_a_class_may_have_holidays_of_its_own() -> None:

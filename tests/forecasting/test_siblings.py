@@ -32,7 +32,7 @@ def test_a_class_without_a_history_has_its_siblings_scaled() -> None:
     got = found.series["newchat", TOKENS_IN]
     assert (got.workload_class, got.start) == ("newchat", START)
     np.testing.assert_allclose(got.values, [2, 4, np.nan, 8])
-    assert found.labels == {("newchat", metric): " like chat x0.2" for metric in Metric}
+    assert found.labels == {("newchat", metric): "like chat x0.2" for metric in Metric}
 
 
 def test_its_own_data_win_where_observed_and_its_own_gaps_stay_gaps() -> None:
@@ -99,8 +99,8 @@ def forecast(quantiles: list[float]) -> pl.DataFrame:
 
 
 def test_borrowed_forecasts_are_wider_and_say_so() -> None:
-    (row,) = widen(forecast([1, 60, 100, 110, 120, 130, 140, 150]), " like chat x0.2").to_dicts()
-    assert row["model"] == "mixture like chat x0.2"
+    (row,) = widen(forecast([1, 60, 100, 110, 120, 130, 140, 150]), "like chat x0.2").to_dicts()
+    assert row["model"] == "mixture, like chat x0.2"
     assert [row[name] for name in QUANTILE_COLUMNS] == [0, 40, 100, 115, 130, 145, 160, 175]
 
 

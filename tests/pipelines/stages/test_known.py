@@ -51,7 +51,7 @@ def test_a_launch_raises_the_forecasts_and_floors_inside_it_and_explain_names_it
         after.filter(inside).select(QUANTILE_COLUMNS), before.filter(inside).select(QUANTILE_COLUMNS).to_numpy() * 1.5
     )
     assert after.filter(~inside).equals(before.filter(~inside))
-    assert after.filter(inside)["model"].str.ends_with(" x1.5 launch-day").all()
+    assert after.filter(inside)["model"].str.ends_with(", x1.5 launch-day").all()
     with open_store(project.store_path) as store:
         raised = read_floors(store, f"plan-{now:%Y%m%dT%H%M%SZ}")
     change = (raised["min_replicas"] - floors["min_replicas"]).to_numpy()
@@ -86,7 +86,7 @@ def test_a_new_class_is_forecast_like_its_sibling_and_says_so(published, live, n
     done = live(project, now, "forecast", "plan", "publish")
     assert done["forecast"].result.failed == {}
     chat, new = (quantiles(project, now, workload_class=name) for name in ("chat", "newchat"))
-    assert new["model"].str.contains(" like chat x0.2", literal=True).all()
+    assert new["model"].str.contains(", like chat x0.2", literal=True).all()
     np.testing.assert_allclose(new["q50"], chat["q50"] * 0.2, rtol=0.01)
     np.testing.assert_allclose(new["q95"] - new["q50"], (chat["q95"] - chat["q50"]) * 0.3, rtol=0.02)
     with open_store(project.store_path) as store:
@@ -134,7 +134,7 @@ def test_a_yearly_factor_is_learned_from_what_was_long_before_the_history_of_mod
     if known == 2:
         assert effect.multiply == pytest.approx(2)
     else:
-        assert effect.label == " (launch-day: 1 of 2 past times known)"
+        assert effect.label == "launch-day: 1 of 2 past times known"
     assert found.effects["code", Metric.TOKENS_IN] == ()
 
 
@@ -158,6 +158,6 @@ def test_maintenance_brings_forecasts_to_zero_while_it_lasts_and_not_after(publi
     after = quantiles(project, now, workload_class="chat")
     inside = pl.col("step_start") < now + 2 * HOUR
     assert after.filter(inside).select(QUANTILE_COLUMNS).to_numpy().max() == 0
-    assert after.filter(inside)["model"].str.ends_with(" x0 launch-day").all()
+    assert after.filter(inside)["model"].str.ends_with(", x0 launch-day").all()
     ratio = (after.filter(~inside)["q50"] / before.filter(~inside)["q50"]).to_numpy()
     assert ratio.min() > 0.3
