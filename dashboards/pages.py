@@ -94,8 +94,9 @@ def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFram
             charts.append(
                 _chart(
                     backtest_figure(at_lead),
-                    title=f"{name}: candidates in backtest",
-                    caption="Loss at the floor's quantile over the lead window. The chosen model is blue.",
+                    title=f"{name}: experts of the lead window",
+                    caption="Loss at the floor's quantile over the lead window's greatest rate. "
+                    "Blue: their mixture, which is published, and the experts that have weight in it.",
                     label=f"Pinball loss of candidate models for {name.lower()}; the table below has the numbers",
                 )
             )
