@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import polars as pl
 import pytest
 import yaml
@@ -86,26 +91,89 @@ def test_late_data_reopen_the_steps_that_are_young_enough(tmp_path: Path, world:
     assert stored(project)[0].equals(stored(undisturbed)[0])
 
 
+class Gate(ThreadingHTTPServer):
+    """Before the server: passes on so many requests, and then tells `reached` and may hold back the rest."""
+
+    daemon_threads = True
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(("127.0.0.1", 0), Passing)
+        self.upstream, self.url = upstream, f"http://127.0.0.1:{self.server_port}"
+        self.lock, self.reached, self.opened = threading.Lock(), threading.Event(), threading.Event()
+        self.left = 0
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is no error."""
+
+
+class Passing(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        gate = self.server
+        assert isinstance(gate, Gate)
+        form = self.rfile.read(int(self.headers["content-length"]))
+        with gate.lock:
+            gate.left -= 1
+            if gate.left < 0:
+                gate.reached.set()
+        if gate.reached.is_set():
+            gate.opened.wait()
+        kind = {"content-type": "application/x-www-form-urlencoded"}
+        body = httpx.post(gate.upstream + self.path, content=form, headers=kind, timeout=30).content
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing of it."""
+
+
+@pytest.fixture
+def gate(prometheus: str) -> Iterator[Gate]:
+    with Gate(prometheus) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.opened.set()
+        server.shutdown()
+        thread.join()
+
+
 def test_killed_at_twenty_moments_an_ingest_resumes_to_what_an_undisturbed_one_stores(
-    tmp_path: Path, world: Any, prometheus: str
+    tmp_path: Path, world: Any, prometheus: str, gate: Gate
 ) -> None:
-    undisturbed = make_project(tmp_path / "undisturbed", prometheus)
-    began = time.perf_counter()
+    """Each is killed some of the 24 chunks on: in turn while it waits for the server, and while it goes on."""
+    keys = {"history": "1d", "chunk": "1h"}
+    undisturbed = make_project(tmp_path / "undisturbed", prometheus, **keys)
     live(undisturbed, world.end)
-    whole_s = time.perf_counter() - began + 1.0
-    project = make_project(tmp_path / "killed", prometheus)
-    command = [FLOORCAST, "ingest", "--config", project.file, "--now", world.end.isoformat()]
-    moments, marks = random.Random(20), []
-    for _ in range(20):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(moments.uniform(0.3, 0.5 * whole_s))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    project = make_project(tmp_path / "killed", gate.url, **keys)
+    # Processes that need not import everything first, which takes longer than the ingest.
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["pipelines.stages.ingest"])
+    moments = random.Random(20)
+    marks: dict[bool, list[datetime | None]] = {True: [], False: []}
+    for waits in [True, False] * 10:
+        gate.reached.clear()
+        gate.opened.clear()
+        gate.left = moments.randint(1, 30)
+        process = processes.Process(target=ingest, args=(project, world.end))
+        process.start()
+        assert gate.reached.wait(60)
+        if not waits:
+            gate.opened.set()
+            time.sleep(moments.uniform(0, 0.1))
+        process.kill()
+        process.join()
+        gate.opened.set()
+        assert process.exitcode == -signal.SIGKILL, "it was still at work"
         if project.store_path.exists():
-            marks.append(stored(project)[1])
-    seen = [mark for mark in marks if mark is not None]
-    assert seen == sorted(seen), "a watermark never goes back"
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+            marks[waits].append(stored(project)[1])
+    for seen in ([mark for mark in of_kind if mark is not None] for of_kind in marks.values()):
+        assert seen == sorted(seen), "a watermark never goes back"
+        assert len(set(seen)) >= 5, "what was read before is stored"
+        assert seen[-1] < stored(undisturbed)[1]
+    command = [FLOORCAST, "ingest", "--config", project.file, "--now", world.end.isoformat(), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["sources"][0]["source"] == "prod"
     assert_frame_equal(stored(project)[0], stored(undisturbed)[0])
 
