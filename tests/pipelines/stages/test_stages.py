@@ -279,8 +279,9 @@ def test_evaluate_judges_what_has_been_observed_since(published, live, now):
     assert live(published, now, "evaluate")["evaluate"].result.judged_steps == 0
     live(published, now + 3 * HOUR, "ingest")
     done = live(published, now + 3 * HOUR, "evaluate")["evaluate"].result
-    # Three steps of six series.
-    assert done.judged_steps == 18
+    # The lead window, three steps judged as one, of six series.
+    assert published.config.lead_steps("chat-70b") == published.config.lead_steps("code-8b") == 3
+    assert done.judged_steps == 6
     assert set(done.lead_wape) == {" ".join(key) for key in SERIES}
     assert all(0 < wape < 0.5 for wape in done.lead_wape.values())
     with open_store(published.store_path) as store:
@@ -294,11 +295,11 @@ def test_evaluate_counts_what_was_forecast_from_data_that_changed_since(publishe
         published.base / "trace.parquet"
     )
     live(published, now + HOUR, "ingest", "forecast")
-    live(published, now + 3 * HOUR, "ingest")
-    done = live(published, now + 3 * HOUR, "evaluate")["evaluate"].result
-    # Three steps of six series, and two of six from the later forecast, which saw the change.
-    assert (done.judged_steps, done.judged_on_changed_data) == (30, 6)
-    assert "30 forecast steps judged, 6 of them made from data that changed since" in done.summary
+    live(published, now + 4 * HOUR, "ingest")
+    done = live(published, now + 4 * HOUR, "evaluate")["evaluate"].result
+    # Of six series the lead window and a step after it, and the lead window of the later forecast, from changed data.
+    assert (done.judged_steps, done.judged_on_changed_data) == (18, 4)
+    assert "18 forecast steps judged, 4 of them made from data that changed since" in done.summary
 
 
 def test_dashboard_writes_a_page_for_each_pool_and_class(published, live, now):
