@@ -106,7 +106,9 @@ TABLES = {
     "schema_migrations": "Key: version. The ledger of applied migrations. checksum is the SHA-256 of the file.",
     "settings": "One row: step_s is the step in seconds that all demand of this database is in. A configuration with "
     "another step is refused.",
-    "watermarks": "Key: source. Everything of the source before `until` is stored; its next import goes on from there.",
+    "watermarks": "Key: source, workload_class (empty: all of a query's). Everything of the class before `until` is "
+    "stored; its next import goes on from there, or from the source's `history` where query_hash, of what it is asked for "
+    "with, has changed since.",
 }
 
 

@@ -32,6 +32,11 @@ class IngestResult(StageResult):
         rejected = sum(sum(s.rejected.values()) for s in self.sources)
         ahead = sum(s.ahead for s in self.sources)
         kept = sum(s.kept_steps for s in self.sources)
+        silent = [
+            f"{name} at {source.source}" + (f" since {format_time(until)}" if until else "")
+            for source in self.sources
+            for name, until in source.silent.items()
+        ]
         span = f" from {format_time(self.interval.start)} to {format_time(self.interval.end)}" if self.interval else ""
         outdated = f" since {count(self.outdated_forecasts, 'newest forecast')}" if self.outdated_forecasts else ""
         return (
@@ -40,6 +45,7 @@ class IngestResult(StageResult):
             + (f", {count(ahead, 'row')} of the future" if ahead else "")
             + (f", {count(reopened, 'stored step')} changed{outdated}" if reopened else "")
             + (f", {count(kept, 'stored step')} kept that their source no longer has" if kept else "")
+            + (f", nothing of {', '.join(silent)}" if silent else "")
             + (f", {count(self.findings, 'finding')}" if self.findings else "")
         )
 

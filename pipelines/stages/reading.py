@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
@@ -18,17 +18,21 @@ from floorcast.units import floor_to_step, format_time
 from pipelines.progress import bar
 from pipelines.project import Project
 from pipelines.sources import CLOCK_TOLERANCE, Chunk, TraceImport, import_prometheus, import_sql, import_trace
+from pipelines.sources.prometheus.lookout import first_samples
 from pipelines.sources.traces.result import MAX_REJECTS_KEPT
 from pipelines.stages.common import count
+from pipelines.stages.resume import asked, lagging, legs, reached
 from store.connection import Store, open_store
 from store.demand import read_demand, replace_demand, upsert_demand
 from store.rejects import read_rejects, replace_rejects
 from store.reopened import record_reopened
 from store.settings import claim_step
-from store.watermarks import read_watermark, write_watermark
+from store.watermarks import read_watermarks, write_watermarks
 
 MAX_AHEAD = timedelta(days=31)
 """Rows further ahead of the present than this are counted, not measured."""
+
+UNSEEN = datetime.min.replace(tzinfo=UTC)
 
 ChunkedSource = PrometheusSource | SqlSource
 
@@ -42,8 +46,9 @@ class Interval(Frozen):
 
 class SourceResult(Frozen):
     """One source. `rows` counts the samples of a live one; `reopened_steps` were stored otherwise before, or missing
-    amid others. `kept_steps` are stored, although the source no longer gives them. `rejected` counts rows by reason;
-    `examples` shows one of each. `ahead` rows are later than the present and not stored."""
+    amid others. `kept_steps` are stored, although the source no longer gives them. `silent` are the classes of a live
+    one without a step in the allowed lateness, with the end of the last, if there is one. `rejected` counts rows by
+    reason; `examples` shows one of each. `ahead` rows are later than the present and not stored."""
 
     source: str
     rows: int
@@ -52,6 +57,7 @@ class SourceResult(Frozen):
     kept_steps: int = 0
     first: datetime | None
     last: datetime | None
+    silent: dict[str, datetime | None]
     rejected: dict[str, int]
     examples: dict[str, str]
     ahead: int = 0
@@ -97,36 +103,39 @@ class Reading:
             reopened_steps=reopened,
             first=found.first_time,
             last=found.last_time,
+            silent={},
             rejected=found.rejected,
             examples=found.examples,
             ahead=self.ahead.get(source.name, (0, None))[0],
         )
 
     def chunks(self, source: ChunkedSource) -> SourceResult:
-        """Go on from the watermark, less the allowed lateness, or read the interval again.
+        """Go on from where each class is, less the allowed lateness, or read the interval again.
 
-        Each chunk is stored together with the watermark behind it, so that a killed or failed import resumes after the
-        last one. Of Prometheus chunks are read whole, since what is credited to a replica that is born at a chunk's
-        edge depends on what is seen around it; of a query's rows a step needs only its own. Only a backfill takes
-        steps away: what a source no longer gives of what is read again was lost there, by a wiped server or a label
-        that was renamed.
+        Each chunk is stored together with the watermarks behind it, so that a killed or failed import resumes after the
+        last one. Only a backfill takes steps away: what a source no longer gives of what is read again was lost there,
+        by a wiped server or a label that was renamed.
         """
+        step, wanted = self.project.config.step, asked(source, self.project.config.classes)
         with open_store(self.project.store_path) as store:
-            claim_step(store, self.project.config.step)
-            known = read_watermark(store, source.name)
+            claim_step(store, step)
+            known = read_watermarks(store, source.name, wanted)
         read: list[Chunk] = []
         lost = [empty(DEMAND)]
         reopened = 0
         with bar(source.name) as progress:
-            for chunk in self._parts(source, known, progress):
+            for classes, chunk in self._parts(source, wanted, known, progress):
                 read.append(chunk)
                 span = Interval(start=chunk.start, end=chunk.end)
                 with open_store(self.project.store_path) as store, store.transaction():
                     if self.interval is None:
-                        given, gone = _given_and_gone(store, source.name, span, chunk.demand)
+                        stored = read_demand(store, start=span.start, end=span.end, classes=classes)
+                        given, gone = _given_and_gone(stored.filter(source=source.name), chunk.demand)
                         lost.append(gone)
                         reopened += self._upsert(store, source.name, given)
-                        write_watermark(store, source.name, max(chunk.end, known or chunk.end))
+                        for name, until in reached(source, chunk, step=step):
+                            known[name] = max(until, known.get(name, until))
+                        write_watermarks(store, source.name, wanted, known)
                     else:
                         reopened += self._replace(store, source.name, span, chunk.demand)
                     _add_rejects(store, source.name, chunk.rejects)
@@ -138,12 +147,15 @@ class Reading:
         ahead = sum(one.ahead for one in read) if self.at_present else 0
         if ahead:
             self.ahead[source.name] = ahead, max(one.newest_ahead for one in read if one.newest_ahead is not None)
+        since = self.now - source.allowed_lateness - step
+        live = isinstance(source, PrometheusSource) and self.interval is None
         return SourceResult(
             source=source.name,
             rows=sum(one.samples for one in read),
             steps=demand.height,
             reopened_steps=reopened,
             kept_steps=kept.height,
+            silent={name: known.get(name) for name in sorted(wanted) if live and known.get(name, UNSEEN) < since},
             first=_time(demand["step_start"].min()),
             last=_time(demand["step_start"].max()),
             rejected=dict(sum((Counter(one.rejected) for one in read), Counter())),
@@ -152,29 +164,61 @@ class Reading:
         )
 
     def _parts(
-        self, source: ChunkedSource, known: datetime | None, progress: Callable[[int, int], None]
-    ) -> Iterator[Chunk]:
-        """The chunks to store, in order; of a backfill what lies in its interval."""
+        self,
+        source: ChunkedSource,
+        wanted: Mapping[str, str],
+        known: Mapping[str, datetime],
+        progress: Callable[[int, int], None],
+    ) -> Iterator[tuple[Collection[str] | None, Chunk]]:
+        """The chunks to store, in order, and the classes that each is about (None: all); of a backfill what lies in
+        its interval."""
         if self.interval is None:
-            begin = self.now - source.history if known is None else known - source.allowed_lateness
-            # Rows that a gateway has deleted since would make a step of them partial: no more is read than must be.
-            grid = self.project.config.step if known is not None and isinstance(source, SqlSource) else source.chunk
-            yield from self._chunks(source, floor_to_step(begin, grid), progress)
+            yield from self._missing(source, wanted, known, progress)
             return
         start, end = self.interval.start, self.interval.end
         begin = floor_to_step(start, source.chunk)
         needed = -((begin - end) // source.chunk)
         # Told to end at the interval's end, a source would take that for the present and leave the last steps out.
-        for chunk in self._chunks(source, begin, lambda done, total: progress(done, min(total, needed))):
+        for chunk in self._chunks(source, None, begin, lambda done, total: progress(done, min(total, needed))):
             low, high = max(chunk.start, start), min(chunk.end, end)
             if low < high:
                 demand = _within(chunk.demand, Interval(start=low, end=high))
-                yield replace(chunk, start=low, end=high, demand=demand)
+                yield None, replace(chunk, start=low, end=high, demand=demand)
             if chunk.end >= end:
                 return
 
-    def _chunks(self, source: ChunkedSource, start: datetime, progress: Callable[[int, int], None]) -> Iterator[Chunk]:
+    def _missing(
+        self,
+        source: ChunkedSource,
+        wanted: Mapping[str, str],
+        known: Mapping[str, datetime],
+        progress: Callable[[int, int], None],
+    ) -> Iterator[tuple[Collection[str] | None, Chunk]]:
+        """As `_parts`, from where each class is."""
+        config = self.project.config
+        since = lagging(source, wanted, known, now=self.now)
+        seen: dict[str, datetime | None] = {}
+        if since and isinstance(source, PrometheusSource):
+            seen = first_samples(source, config.classes, since, end=self.now)
+        ways = legs(source, wanted, known, seen, now=self.now, step=config.step)
+        for leg in ways:
+            before = (leg.start - ways[0].start) // source.chunk
+            classes = leg.classes if isinstance(source, PrometheusSource) else None
+            for chunk in self._chunks(source, classes, leg.start, _after(before, progress)):
+                yield classes, chunk
+                if leg.end is not None and chunk.end >= leg.end:
+                    break
+
+    def _chunks(
+        self,
+        source: ChunkedSource,
+        only: Collection[str] | None,
+        start: datetime,
+        progress: Callable[[int, int], None],
+    ) -> Iterator[Chunk]:
         classes, step, base = self.project.config.classes, self.project.config.step, self.project.base
+        if only is not None:
+            classes = {name: spec for name, spec in classes.items() if name in only}
         if isinstance(source, SqlSource):
             return import_sql(
                 source, classes=classes, step=step, start=start, end=self.now, base=base, progress=progress
@@ -266,20 +310,23 @@ def history_lost(lost: Mapping[str, pl.DataFrame], *, step: timedelta) -> pl.Dat
     )
 
 
-def _given_and_gone(
-    store: Store, source: str, span: Interval, demand: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The DEMAND of a live source that is to be stored, and the stored rows of the span that it no longer gives.
+def _given_and_gone(stored: pl.DataFrame, demand: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The DEMAND of a live source that is to be stored, and what is stored of it for that time that it no longer gives.
 
-    Where what came before was lost, the first step that is given is what is left of one: it gives way to a stored one.
+    Where what came before was lost of a class, the first step that is given of it is what is left of one: it gives way
+    to a stored one of which more was observed.
     """
     key = ["workload_class", "step_start"]
-    stored = read_demand(store, start=span.start, end=span.end).filter(source=source)
     gone = stored.join(demand, on=key, how="anti")
-    first, lost = _time(demand["step_start"].min()), _time(gone["step_start"].min())
-    if first is None or lost is None or lost >= first:
-        return demand, gone
-    return demand.join(stored.filter(step_start=first), on=key, how="anti"), gone
+    lost = gone.group_by("workload_class").agg(lost=pl.col("step_start").min())
+    remnants = (
+        demand.group_by("workload_class")
+        .agg(pl.col("step_start", "observed_fraction").sort_by("step_start").first())
+        .join(lost, on="workload_class")
+        .join(stored, on=key, suffix="_stored")
+        .filter(pl.col("lost") < pl.col("step_start"), pl.col("observed_fraction") < pl.col("observed_fraction_stored"))
+    )
+    return demand.join(remnants, on=key, how="anti"), gone
 
 
 def _add_rejects(store: Store, source: str, rejects: pl.DataFrame) -> None:
@@ -287,6 +334,11 @@ def _add_rejects(store: Store, source: str, rejects: pl.DataFrame) -> None:
     before = read_rejects(store, source).join(rejects, on=["reason", "raw"], how="anti", nulls_equal=True)
     kept = pl.concat([before, rejects]).group_by("reason", maintain_order=True).tail(MAX_REJECTS_KEPT)
     replace_rejects(store, source, kept.select(before.columns))
+
+
+def _after(before: int, progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
+    """Progress of what comes after `before` chunks."""
+    return lambda done, total: progress(before + done, before + total)
 
 
 def _within(demand: pl.DataFrame, span: Interval) -> pl.DataFrame:

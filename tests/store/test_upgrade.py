@@ -17,7 +17,7 @@ from store.connection import Store, open_store
 from store.demand import read_demand, upsert_demand
 from store.floors import read_floors, write_floors
 from store.ledger import load_migrations, migrate
-from store.watermarks import read_watermark, write_watermark
+from store.watermarks import read_watermark, write_watermarks
 
 FIRST = "d1693c9a1ceee01340ea32a141e49395c9e9615f91d1ce53e71ac8c7367d188c"
 UPGRADER = Path(__file__).with_name("killed_upgrade.py")
@@ -48,7 +48,7 @@ def is_current_and_holds(path: Path, kept: tuple[pl.DataFrame, pl.DataFrame]) ->
         assert applied == [migration.version for migration in load_migrations()]
         assert read_demand(store).equals(kept[0])
         assert read_floors(store, "plan-1").equals(kept[1])
-        write_watermark(store, "prod", kept[0]["step_start"][0])
+        write_watermarks(store, "prod", {"chat": "a"}, {"chat": kept[0]["step_start"][0]})
         assert read_watermark(store, "prod") == kept[0]["step_start"][0]
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
