@@ -177,6 +177,7 @@ def scores_of(workload_class: str) -> pl.DataFrame:
             "cutoff": NOW - STEP,
             "model": model,
             "chosen": model == "mstl_ets",
+            "weight": float(model == "mstl_ets"),
             "origins": 12,
             "pinball": pinball,
             "wape": None if pinball is None else pinball / 3000,

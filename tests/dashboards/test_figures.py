@@ -215,6 +215,7 @@ def test_backtest_puts_the_best_on_top_marks_the_chosen_and_leaves_out_the_disqu
                     "cutoff": START,
                     "model": model,
                     "chosen": chosen,
+                    "weight": float(chosen),
                     "origins": 3,
                     "pinball": pinball,
                     "wape": pinball,
