@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -101,22 +101,29 @@ def clock_skew(ahead: Mapping[str, tuple[int, datetime | None]], *, present: dat
     return pl.DataFrame([row], schema=dict(FINDINGS), orient="row")
 
 
-def outage_steps(demand: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:
+def outage_steps(demand: pl.DataFrame, *, step: timedelta, counted: Collection[str] = ()) -> pl.DataFrame:
     """Steps in which a source's collection seems to have failed: all of its classes read exactly 0 at once, while at
     the same time of other days something was served. A failure rarely begins and ends on the grid, so a step beside
     it that reads lower than the one beyond it, or whose other side is not known yet, is masked too; one that does not
-    is kept, since it may be the newest there is. Columns: workload_class, step_start, reason.
+    is kept, since it may be the newest there is.
+
+    The zeros of the sources in `counted` were read from counters that stood still, so that their collection worked. A
+    single class of theirs at 0 is idle; several at once are out nevertheless, as where what is in front of them failed.
+
+    Columns: workload_class, step_start, reason.
     """
     found = [
-        rows.select("workload_class", "step_start").join(_silences(rows, step=step), on="step_start", how="semi")
-        for rows in demand.partition_by("source", include_key=False)
+        rows.select("workload_class", "step_start").join(
+            _silences(rows, step=step, classes=2 if source in counted else 1), on="step_start", how="semi"
+        )
+        for (source,), rows in demand.partition_by("source", as_dict=True, include_key=False).items()
     ]
     nothing = demand.select("workload_class", "step_start").clear()
     return pl.concat([nothing, *found]).sort("workload_class", "step_start").with_columns(reason=pl.lit("outage"))
 
 
-def _silences(demand: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:
-    """The step_start of a source's outage steps.
+def _silences(demand: pl.DataFrame, *, step: timedelta, classes: int) -> pl.DataFrame:
+    """The step_start of a source's outage steps, in which at least so many classes were silent.
 
     Silence is usual at a time of day where it came in many runs. A run of silence does not speak for itself, and
     speaks once for each other however many days it lasts, so that an outage of a week is believed no more than one
@@ -124,7 +131,10 @@ def _silences(demand: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:
     """
     total = (
         demand.group_by("step_start")
-        .agg(tokens=(pl.col("tokens_in") + pl.col("tokens_out")).sum() / pl.col("observed_fraction").max())
+        .agg(
+            classes=pl.len(),
+            tokens=(pl.col("tokens_in") + pl.col("tokens_out")).sum() / pl.col("observed_fraction").max(),
+        )
         .sort("step_start")
         .with_columns(silent=pl.col("tokens") == 0, time_of_day=pl.col("step_start").dt.time())
         .with_columns(run=pl.col("silent").rle_id())
@@ -135,7 +145,7 @@ def _silences(demand: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:
     suspects = (
         total.with_columns(own_days=own_days, own_steps=pl.len().over("run"))
         .join(by_time, on="time_of_day")
-        .filter("silent")
+        .filter("silent", pl.col("classes") >= classes)
         .filter(
             pl.when(elsewhere > 0)
             .then((pl.col("silent_runs") - 1) / elsewhere)
