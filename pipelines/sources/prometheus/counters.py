@@ -7,10 +7,12 @@ one scraper stored of it under one metric name, so a counter may have several se
 - A value that drops began anew from zero: the new value is the increment.
 - A counter first seen while others were being scraped is a new replica's: it began at zero one scrape interval before.
   One first seen when nothing had been scraped just before may be of any age: its first value is only a reference.
-- Such a count from zero is believed only where some replica was ever seen counting that fast. Else it is an old
-  counter that came into view, or two scrapers' clocks mixed up by the server, and its time stays unobserved.
-- An increment is spread evenly over the time between its two samples. Samples more than `GAP_INTERVALS` scrape
-  intervals apart are a gap, in which that counter was not observed. After its last sample a counter counts nothing.
+- Such a count from zero is believed only where some replica of its class was ever seen counting that fast; one whose
+  value fell by half or more, where one of any class was. Else it is an old counter that came into view, or two
+  scrapers' clocks mixed up by the server, and its time stays unobserved.
+- An increment is spread evenly over the time between its two samples. Samples more than `GAP_INTERVALS` of their own
+  series' scrape intervals apart are a gap, in which that counter was not observed. After its last sample a counter
+  counts nothing.
 - Series of one counter that overlap are copies: each minute is taken from the one that covers most of it, then from
   the one with the most samples. Series that follow one another are one counter going on under another name.
 - The observed share of a minute is the smaller of: the share of its time in which any counter of the class was
@@ -24,6 +26,7 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from floorcast.columns import DEMAND, Schema, conform
+from pipelines.sources.prometheus.presets import COUNTERS
 
 SAMPLES: Schema = {
     "workload_class": pl.String(),
@@ -46,6 +49,11 @@ MINUTES: Schema = {
 """Key: workload_class, metric, minute (since 1970). count is as observed; observed is the share, in (0, 1]."""
 
 GAP_INTERVALS = 4
+AT_ONCE = 1.5
+"""In so many intervals all of a fleet is scraped, which it is not in the same instant."""
+SLOWEST = timedelta(minutes=5)
+"""What lies further apart was not scraped so on purpose, unless `scrape_interval` says so: Prometheus itself forgets a
+sample that old."""
 _MINUTE_MS = 60_000
 _KEY = ["workload_class", "metric"]
 
@@ -53,20 +61,52 @@ _KEY = ["workload_class", "metric"]
 def per_minute(samples: pl.DataFrame, *, start: datetime, end: datetime, scrape_interval: timedelta) -> pl.DataFrame:
     """What was counted in each minute from `start` to `end` (whole minutes): a frame of `MINUTES`.
 
-    Samples from before `start` and after `end` serve as references. Where the samples lie further apart than
-    `scrape_interval`, their median distance is taken for it.
+    Samples from before `start` and after `end` serve as references, see `intervals` for how far they must reach.
     """
     samples = samples.unique(["series", "t"], keep="first", maintain_order=True).sort("counter", "series", "t")
-    apart = samples.select((pl.col("t") - pl.col("t").shift()).over("series").median()).item()
-    interval = max(round(scrape_interval / timedelta(milliseconds=1)), round(apart or 0))
-    spans = _judged(_spans(samples, interval), limit=interval * GAP_INTERVALS)
-    return _shares(_pieces(spans, _minute(start), _minute(end)))
+    samples = samples.join(intervals(samples, scrape_interval=scrape_interval), on="series", maintain_order="left")
+    return _shares(_pieces(_judged(_spans(samples)), _minute(start), _minute(end)))
+
+
+def intervals(samples: pl.DataFrame, *, scrape_interval: timedelta) -> pl.DataFrame:
+    """How far apart each series is scraped, in ms. Columns: series, interval.
+
+    That is the median distance of its samples, and at least `scrape_interval`. A series of under three samples is
+    taken for one as most of its class and metric are. Samples up to `GAP_INTERVALS` of these apart belong together.
+    """
+    least = scrape_interval // timedelta(milliseconds=1)
+    apart = pl.col("t").sort().diff()
+    return (
+        samples.group_by("series", maintain_order=True)
+        .agg(pl.col(_KEY).first(), own=pl.when(pl.len() > 2).then(apart.quantile(0.5, "lower")))
+        .with_columns(own=pl.col("own").fill_null(pl.col("own").median().over(_KEY)).fill_null(least))
+        .select(
+            "series",
+            interval=pl.col("own").clip(least, max(least, SLOWEST // timedelta(milliseconds=1))).cast(pl.Int64),
+        )
+    )
+
+
+def seen_until(samples: pl.DataFrame, *, scrape_interval: timedelta) -> int | None:
+    """Up to when, in ms, every series was scraped that still is; None without samples.
+
+    A series still is scraped if it was as lately as all of a fleet is, before the newest sample.
+    """
+    ends = (
+        samples.group_by("series")
+        .agg(last=pl.col("t").max())
+        .join(intervals(samples, scrape_interval=scrape_interval), on="series")
+        .filter(pl.col("last") >= pl.col("last").max() - pl.col("interval") * AT_ONCE)
+    )
+    until = ends["last"].min()
+    return until if isinstance(until, int) else None
 
 
 def to_demand(minutes: pl.DataFrame, *, step: timedelta, source: str) -> pl.DataFrame:
     """Steps of DEMAND from `MINUTES`. A step has a row where both tokens in and tokens out were observed.
 
-    The peak is over minutes at least half observed, and never under the step's own mean.
+    All counts are of the share of the step that is its observed fraction. The peak is over minutes at least half
+    observed, and never under the step's own mean.
     """
     per_step, step_s = step // timedelta(minutes=1), step.total_seconds()
     rate = pl.col("count") / (60 * pl.col("observed"))
@@ -79,25 +119,26 @@ def to_demand(minutes: pl.DataFrame, *, step: timedelta, source: str) -> pl.Data
     on = ["workload_class", "step"]
     into, out, requests = (
         steps.filter(metric=metric).select(*on, pl.exclude(*on, "metric").name.prefix(f"{metric}_"))
-        for metric in ("tokens_in", "tokens_out", "requests")
+        for metric in COUNTERS
     )
     joined = into.join(out, on=on).join(requests, on=on, how="left")
+    # One fraction for all counts: what was seen for longer counts for as long as the rest was.
+    fraction = pl.min_horizontal("tokens_in_observed", "tokens_out_observed")
+    counts = {m: pl.col(f"{m}_count") * (fraction / pl.col(f"{m}_observed")) for m in COUNTERS}
     return conform(
         joined.with_columns(
+            **counts,
             step_start=(pl.col("step") * per_step * _MINUTE_MS * 1000).cast(pl.Datetime("us", "UTC")),
-            tokens_in="tokens_in_count",
-            tokens_out="tokens_out_count",
-            requests="requests_count",
             peak_tokens_in_per_s="tokens_in_peak",
             peak_tokens_out_per_s="tokens_out_peak",
-            observed_fraction=pl.min_horizontal("tokens_in_observed", "tokens_out_observed"),
+            observed_fraction=fraction,
             source=pl.lit(source),
         ),
         DEMAND,
     ).sort("workload_class", "step_start")
 
 
-def _spans(samples: pl.DataFrame, interval: int) -> pl.DataFrame:
+def _spans(samples: pl.DataFrame) -> pl.DataFrame:
     """Each sample with the time and value its increment counts from (`t0`, `value0`), and its `episode`.
 
     Series of a counter that overlap share an episode; the next episode's first series goes on from the last sample
@@ -105,7 +146,12 @@ def _spans(samples: pl.DataFrame, interval: int) -> pl.DataFrame:
     """
     series = (
         samples.group_by("counter", "series", maintain_order=True)
-        .agg(first=pl.col("t").first(), last=pl.col("t").last(), last_value=pl.col("value").last())
+        .agg(
+            pl.col("interval").first(),
+            first=pl.col("t").first(),
+            last=pl.col("t").last(),
+            last_value=pl.col("value").last(),
+        )
         .sort("counter", "first", "series")
         .with_columns(before=pl.col("last").cum_max().shift().over("counter"))
         .with_columns(leads=pl.col("before").is_null() | (pl.col("first") > pl.col("before")))
@@ -114,8 +160,7 @@ def _spans(samples: pl.DataFrame, interval: int) -> pl.DataFrame:
     ends = series.group_by("counter", pl.col("last").alias("before"), maintain_order=True).agg(
         reference=pl.col("last_value").first()
     )
-    # Half an interval more than one: all of a fleet is not scraped in the same instant.
-    lately = pl.col("first") - interval * 3 // 2
+    lately = pl.col("first") - (pl.col("interval") * AT_ONCE).cast(pl.Int64)
     seen = samples.select(pl.col("t").alias("seen")).unique().sort("seen")
     series = (
         series.join(ends, on=["counter", "before"], how="left")
@@ -124,13 +169,13 @@ def _spans(samples: pl.DataFrame, interval: int) -> pl.DataFrame:
         .join_asof(seen, left_on="lately", right_on="seen", check_sortedness=False)
         .with_columns(
             born=pl.col("before").is_null()
-            & (pl.col("first") - pl.col("seen") <= interval * GAP_INTERVALS).fill_null(value=False)
+            & (pl.col("first") - pl.col("seen") <= pl.col("interval") * GAP_INTERVALS).fill_null(value=False)
         )
         .select(
             "series",
             "episode",
             "born",
-            head_t=pl.when("born").then(pl.col("first") - interval).when("leads").then("before"),
+            head_t=pl.when("born").then(pl.col("first") - pl.col("interval")).when("leads").then("before"),
             head_value=pl.when("born").then(0.0).when("leads").then("reference"),
         )
     )
@@ -147,14 +192,19 @@ def _spans(samples: pl.DataFrame, interval: int) -> pl.DataFrame:
     )
 
 
-def _judged(spans: pl.DataFrame, *, limit: int) -> pl.DataFrame:
+def _judged(spans: pl.DataFrame) -> pl.DataFrame:
     """Spans with `count`, null where the span was not observed."""
-    width = pl.col("t") - pl.col("t0")
+    width, limit = pl.col("t") - pl.col("t0"), pl.col("interval") * GAP_INTERVALS
     risen = pl.col("value") - pl.col("value0")
-    anew = pl.col("born") | (risen < 0)
-    fastest = (risen / width).filter(~anew & (width <= limit)).max().over("metric")
-    believed = ~anew | (pl.col("value") <= fastest * limit).fill_null(value=True)
-    count = pl.when((width <= limit) & believed).then(pl.when(risen < 0).then("value").otherwise(risen))
+    fell = risen < 0
+    anew = pl.col("born") | fell
+    rate = (risen / width).filter(~anew & (width <= limit)).max()
+    # An old counter of a quiet class may be within what a busy one counts. A process that was seen to begin anew may
+    # have been idle before, so that its own class shows no rate.
+    reset = fell & (pl.col("value") <= pl.col("value0") / 2)
+    fastest = pl.when(reset).then(rate.over("metric")).otherwise(rate.over(_KEY))
+    believed = ~anew | (pl.col("value") <= fastest * limit).fill_null(value=False)
+    count = pl.when((width <= limit) & believed).then(pl.when(fell).then("value").otherwise(risen))
     return spans.with_columns(count=count).filter(pl.col("count").is_not_null() | ~pl.col("born"))
 
 

@@ -17,7 +17,7 @@ from floorcast.source import PrometheusSource
 from floorcast.units import EPOCH, floor_to_step
 from pipelines.sources.chunk import CLOCK_TOLERANCE, Chunk
 from pipelines.sources.prometheus.client import PrometheusClient, Series
-from pipelines.sources.prometheus.counters import GAP_INTERVALS, MINUTES, per_minute, to_demand
+from pipelines.sources.prometheus.counters import GAP_INTERVALS, MINUTES, intervals, per_minute, seen_until, to_demand
 from pipelines.sources.prometheus.presets import COUNTERS, PRESETS, matchers, selector
 from pipelines.sources.prometheus.series import to_samples
 
@@ -52,7 +52,8 @@ def import_prometheus(
     """Read the classes that have a `match`, from `start` (rounded down to a step) to the last complete step.
 
     `end` is taken for the present; later samples are counted and not used. A step is complete when a sample at or
-    after its end was read, or when more than `allowed_lateness` has passed since. Chunks come in time order,
+    after its end was read of each counter that is still scraped, or of a query of the user's own, or when more than
+    `allowed_lateness` has passed since. Chunks come in time order,
     contiguous, each at most `source.chunk` long and ending on a multiple of it since 1970, so that a resumed import
     cuts time as an undisturbed one does; `progress` is told how many of how many are done. A class without series in a
     step has no row there.
@@ -100,7 +101,7 @@ class _Read:
     samples: int
     server_s: float
     last: datetime | None
-    """When the newest of the samples was taken."""
+    """Up to when nothing more is to come, but for late data."""
     ahead: int = 0
     newest_ahead: datetime | None = None
 
@@ -109,7 +110,7 @@ def questions(source: PrometheusSource, classes: Mapping[str, WorkloadClass]) ->
     """What to ask the server for. Raises ConfigError where labels or queries cannot be used."""
     asked = []
     for name, spec in classes.items():
-        if not spec.match:
+        if not spec.match or (source.classes and name not in source.classes):
             continue
         labels = ",".join(
             filter(
@@ -170,30 +171,45 @@ def _read_counters(reader: _Reader, asked: list[Question], low: datetime, high: 
     interval = reader.source.scrape_interval
     # Enough to know what was there before and what goes on after.
     around = max(_AROUND, 2 * GAP_INTERVALS * interval)
-    until = high + around if high + around <= now else now + _AHEAD
-    answers, server_s = reader.ask(
-        asked, lambda one: reader.client.samples(one.promql, end=until, span=until - low + around)
-    )
-    everything = to_samples((one.workload_class, one.metric, series) for one, series in answers)
+    everything, server_s = _samples(reader, asked, low, high, now, around)
+    needed = GAP_INTERVALS * _slowest(everything, interval)
+    if needed > around:
+        everything, more_s = _samples(reader, asked, low, high, now, needed)
+        server_s += more_s
     samples = everything.filter(pl.col("t") <= _milliseconds(now))
     ahead = everything.filter(pl.col("t") > _milliseconds(now + CLOCK_TOLERANCE))
     return _Read(
         minutes=per_minute(samples, start=low, end=high, scrape_interval=interval),
         samples=samples.height,
         server_s=server_s,
-        last=_newest(samples),
+        last=_moment(seen_until(samples, scrape_interval=interval)),
         ahead=ahead.height,
-        newest_ahead=_newest(ahead),
+        newest_ahead=_moment(ahead["t"].max()),
     )
+
+
+def _samples(
+    reader: _Reader, asked: list[Question], low: datetime, high: datetime, now: datetime, around: timedelta
+) -> tuple[pl.DataFrame, float]:
+    """SAMPLES from `around` before `low` to as long after `high`, and the seconds they took."""
+    until = high + around if high + around <= now else now + _AHEAD
+    answers, server_s = reader.ask(
+        asked, lambda one: reader.client.samples(one.promql, end=until, span=until - low + around)
+    )
+    return to_samples((one.workload_class, one.metric, series) for one, series in answers), server_s
+
+
+def _slowest(samples: pl.DataFrame, scrape_interval: timedelta) -> timedelta:
+    slowest = intervals(samples, scrape_interval=scrape_interval)["interval"].max()
+    return timedelta(milliseconds=slowest) if isinstance(slowest, int) else scrape_interval
 
 
 def _milliseconds(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
-def _newest(samples: pl.DataFrame) -> datetime | None:
-    newest = samples["t"].max()
-    return EPOCH + timedelta(milliseconds=newest) if isinstance(newest, int) else None
+def _moment(milliseconds: object) -> datetime | None:
+    return EPOCH + timedelta(milliseconds=milliseconds) if isinstance(milliseconds, int) else None
 
 
 def _read_queries(reader: _Reader, asked: list[Question], low: datetime, high: datetime, now: datetime) -> _Read:

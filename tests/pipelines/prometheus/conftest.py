@@ -171,6 +171,18 @@ def _small(world: World) -> None:
         world.scrape(_labels(metric, "nan-model", "nan-0", 212), late, values)
 
 
+def _mixed(world: World, rng: np.random.Generator) -> None:
+    """Three replicas scraped every 15, 60 and 120 seconds, the last two up to a quarter of that too early or late."""
+    for metric, (_, _, mean) in METRICS.items():
+        for n, every in enumerate((15, 60, 120)):
+            per_s = np.full(DAYS_S, float(mean))
+            world.count("mixed", metric, per_s)
+            times = np.arange(every / 2, DAYS_S - every / 2, every)
+            times = times + (rng.uniform(-0.25, 0.25, times.size) * every if n else 0)
+            total = np.cumsum(per_s) - per_s
+            world.scrape(_labels(metric, "mixed-model", f"mixed-{n}", 220 + n), np.floor(times), total)
+
+
 @pytest.fixture(scope="session")
 def world() -> World:
     built = World()
@@ -179,6 +191,7 @@ def world() -> World:
     _old_counter(built, rng)
     _steady(built)
     _small(built)
+    _mixed(built, rng)
     return built
 
 
@@ -335,7 +348,7 @@ def victoria_metrics(world: World, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def classes() -> dict[str, WorkloadClass]:
-    models = {"chat": "llama-70b", "steady": "qwen-8b", "idle": "idle-model", "weird": WEIRD}
+    models = {"chat": "llama-70b", "steady": "qwen-8b", "idle": "idle-model", "weird": WEIRD, "mixed": "mixed-model"}
     models |= {"nan": "nan-model", "absent": "no-such-model"}
     return {name: WorkloadClass(pools=("pool",), match={"model_name": model}) for name, model in models.items()}
 

@@ -82,6 +82,15 @@ def test_a_constant_rate_is_read_exactly_through_a_rename_in_place(
         assert whole[f"peak_{metric}_per_s"].to_list() == pytest.approx([whole["truth"][0] / 300] * whole.height)
 
 
+def test_replicas_scraped_at_different_intervals_are_all_read(demand: pl.DataFrame, world: Any) -> None:
+    """A constant rate, over scrapes every 15, 60 and 120 seconds with jitter: off only beside the gap and the edges."""
+    for metric in METRICS:
+        steps = _compared(demand, world, "mixed", metric)
+        whole = steps.filter(pl.col("observed_fraction") == 1)
+        assert whole.height == 569
+        assert ((whole["read"] - whole["truth"]).abs() < 1e-6).all()
+
+
 def test_two_days_add_up(demand: pl.DataFrame, world: Any) -> None:
     """Over all steps observed whole, through every fault, within a tenth of a percent."""
     for metric in METRICS:

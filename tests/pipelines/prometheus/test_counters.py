@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floorcast.columns import DEMAND
-from pipelines.sources.prometheus.counters import MINUTES, SAMPLES, per_minute, to_demand
+from pipelines.sources.prometheus.counters import MINUTES, SAMPLES, intervals, per_minute, seen_until, to_demand
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -96,6 +95,38 @@ def test_an_old_counter_that_comes_into_view_is_only_a_reference() -> None:
     assert minutes(seen, hidden) == {0: (60, 1), 1: (60, 1), 2: (120, 1), 3: (120, 1), 4: (120, 1)}
 
 
+def test_an_old_counter_of_a_quiet_class_is_not_new_to_what_a_busy_one_counts() -> None:
+    """150,000 tokens are a minute of the busy class."""
+    busy, quiet = series(line(0, 300, per_s=2600)), series(line(120, 300, value=150_000), name="quiet", counter=2)
+    assert minutes(busy, quiet, name="quiet") == {2: (60, 1), 3: (60, 1), 4: (60, 1)}
+
+
+def test_an_old_counter_that_stands_still_counted_nothing() -> None:
+    busy, idle = series(line(0, 300, per_s=2600)), series(line(120, 240, value=5000, per_s=0), name="idle", counter=2)
+    assert minutes(busy, idle, name="idle") == {2: (0, 1), 3: (0, 1)}
+
+
+def test_of_a_counter_seen_once_nothing_is_known() -> None:
+    busy, once = series(line(0, 300, per_s=2600)), series([(120, 5000)], name="once", counter=2)
+    assert minutes(busy, once, name="once") == {}
+
+
+def test_an_idle_replica_that_begins_anew_counts_from_zero() -> None:
+    """It stood at 9000, begins anew at 1:15, serves one request of 30 tokens and is idle again."""
+    idle = [*line(0, 60, value=9000, per_s=0), *line(75, 180, value=30, per_s=0)]
+    assert minutes(series(line(0, 300), counter=2, name="busy"), series(idle)) == {0: (0, 1), 1: (30, 1), 2: (0, 1)}
+    flat = [*line(0, 60, value=9000, per_s=0), *line(75, 180, per_s=0)]
+    assert minutes(series(flat)) == {0: (0, 1), 1: (0, 1), 2: (0, 1)}
+
+
+def test_a_small_step_back_of_a_quiet_class_is_not_a_count_from_zero_beside_a_busy_one() -> None:
+    back = [*line(0, 60, value=30_000), (75, 30_059), (90, 30_074), *line(105, 120, value=30_089)]
+    assert minutes(series(line(0, 120, per_s=2600), counter=2, name="busy"), series(back)) == {
+        0: (60, 1),
+        1: (45, 0.75),
+    }
+
+
 def test_a_small_step_back_is_not_a_count_from_zero() -> None:
     """A server that mixes two scrapers' samples may step back by one; that span is unobserved, not a billion."""
     found = minutes(series([*line(0, 60, value=1e9), (75, 1e9 + 59), (90, 1e9 + 74), *line(105, 120, value=1e9 + 89)]))
@@ -115,6 +146,56 @@ def test_a_missed_scrape_is_bridged_and_a_long_silence_is_not() -> None:
 
 def test_slower_scrapes_than_configured_are_no_gaps() -> None:
     assert minutes(series(line(0, 480, every=120))) == dict.fromkeys(range(8), (60, 1))
+
+
+@pytest.mark.parametrize("every", [30, 60, 120])
+def test_each_replica_has_an_interval_of_its_own(every: float) -> None:
+    """One scraped every 15 seconds beside one scraped more slowly, of its own class or of another."""
+    fast, slow = series(line(-600, 1080)), series(line(-585, 1095, every=every), counter=2)
+    assert minutes(fast, slow) == dict.fromkeys(range(10), (120, 1))
+    other = series(line(-585, 1095, every=every), name="slow", counter=2)
+    assert minutes(fast, other, name="slow") == minutes(fast, other) == dict.fromkeys(range(10), (60, 1))
+
+
+def test_a_slow_replica_that_is_new_counts_from_zero_in_an_interval_of_its_own() -> None:
+    """First seen at 2:00 having counted 90; most of its class is scraped every 15 seconds."""
+    old, new = series(line(-600, 1080)), series(line(120, 1080, value=90, every=90), counter=2)
+    assert minutes(old, new)[0] == (60 + 30, 1)
+    assert minutes(old, new)[1] == (120, 1)
+
+
+def test_a_replica_seen_twice_is_taken_to_be_scraped_as_its_class_is() -> None:
+    """200 seconds between its samples are a gap where others are scraped every 15 seconds, of a class of 60 none."""
+    lone = series([(0, 0), (200, 200)], counter=2)
+    assert minutes(series(line(0, 600)), lone)[1] == (60, 0.5)
+    assert minutes(series(line(0, 600, every=60)), lone)[1] == (120, 1)
+    assert minutes(series(line(0, 600), name="other"), lone) == {}
+
+
+def test_intervals_are_medians_within_bounds() -> None:
+    missed = [point for point in line(0, 600) if point[0] not in (30, 45, 60, 300)]
+    numbers = [
+        series(missed, counter=1),
+        series(line(0, 600, every=5), counter=2),
+        series(line(0, 6000, every=1000), counter=3),
+        series([(0, 0), (1, 1)], counter=4, name="other"),
+    ]
+    found = intervals(pl.concat(numbers), scrape_interval=timedelta(seconds=10))
+    assert dict(found.rows()) == {1: 15_000, 2: 10_000, 3: 300_000, 4: 10_000}
+
+
+def test_seen_until_is_the_end_of_the_replica_scraped_longest_ago_of_those_that_are() -> None:
+    """One ended a minute ago; the slow one, last scraped 70 seconds ago, will be again."""
+    ended, first, last = (
+        series(line(0, 240), counter=1),
+        series(line(2, 302), counter=2),
+        series(line(5, 305), counter=3),
+    )
+    slow = series(line(-365, 235, every=120), counter=4)
+    fifteen = timedelta(seconds=15)
+    assert seen_until(pl.concat([ended, first, last]), scrape_interval=fifteen) == (START.timestamp() + 302) * 1000
+    assert seen_until(pl.concat([ended, slow, last]), scrape_interval=fifteen) == (START.timestamp() + 235) * 1000
+    assert seen_until(series([]), scrape_interval=fifteen) is None
 
 
 def test_a_replica_out_of_sight_lowers_the_observed_share() -> None:
@@ -177,7 +258,20 @@ def test_steps_sum_minutes_and_keep_the_peak() -> None:
         }
     )
     assert demand.schema == pl.Schema(DEMAND)
-    assert demand.row(0) == ("chat", START, 270, 6, 5, 2, 0.1, pytest.approx(0.7), "prod")
+    # All counts are of the 0.7 that tokens in were observed for.
+    expected = ("chat", START, 270, 4.2, 3.5, 2, 0.1, 0.7, "prod")
+    assert demand.row(0)[:2] == expected[:2]
+    assert demand.row(0)[2:-1] == pytest.approx(expected[2:-1])
+
+
+def test_a_metric_that_was_observed_for_longer_keeps_its_rate() -> None:
+    """100 prompt tokens a second, seen whole; 50 generated ones, of which half of the time is seen."""
+    demand = steps({"tokens_in": [(6000, 1)] * 5, "tokens_out": [(3000, 1), (3000, 1), (1500, 0.5)]})
+    [row] = demand.to_dicts()
+    observed_s = 300 * row["observed_fraction"]
+    assert row["observed_fraction"] == pytest.approx(0.5)
+    assert (row["tokens_in"] / observed_s, row["tokens_out"] / observed_s) == pytest.approx((100, 50))
+    assert (row["peak_tokens_in_per_s"], row["peak_tokens_out_per_s"]) == pytest.approx((100, 50))
 
 
 def test_a_peak_is_not_taken_from_a_sliver_of_a_minute() -> None:
@@ -212,17 +306,23 @@ def histories(draw: st.DrawFn) -> list[Points]:
 
 def _total(replicas: list[Points]) -> float:
     """The increments, pair by pair."""
-    pairs = [(b[0] - a[0], a[1], b[1]) for points in replicas for a, b in pairwise(points)]
-    limit = 4 * max(15.0, statistics.median(width for width, _, _ in pairs))
-    near = [pair for pair in pairs if pair[0] <= limit]
-    fastest = max(((after - before) / width for width, before, after in near if after >= before), default=math.inf)
+    spans = [
+        (b[0] - a[0], a[1], b[1], 4 * max(15.0, _interval(points))) for points in replicas for a, b in pairwise(points)
+    ]
+    near = [span for span in spans if span[0] <= span[3]]
+    fastest = max(((after - before) / width for width, before, after, _ in near if after >= before), default=-1.0)
     return sum(
         after - before if after >= before else after
-        for _, before, after in near
+        for _, before, after, limit in near
         if after >= before or after <= fastest * limit
     )
 
 
+def _interval(points: Points) -> float:
+    return statistics.median_low(b[0] - a[0] for a, b in pairwise(points))
+
+
+@settings(deadline=None)
 @given(histories())
 def test_minutes_add_up_to_the_increments(replicas: list[Points]) -> None:
     found = minutes(*(series(points, counter=k) for k, points in enumerate(replicas)), last=25)

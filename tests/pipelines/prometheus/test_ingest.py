@@ -91,6 +91,20 @@ def test_late_data_reopen_the_steps_that_are_young_enough(tmp_path: Path, world:
     assert stored(project)[0].equals(stored(undisturbed)[0])
 
 
+def test_the_newest_step_waits_until_each_replica_was_scraped_after_it(
+    tmp_path: Path, world: Any, prometheus: str
+) -> None:
+    """Seconds after a step's end some replicas have been scraped and some have not."""
+    project = make_project(tmp_path, prometheus, history="1h")
+    for run in range(4):
+        now = world.end - timedelta(hours=7) + run * timedelta(minutes=5, seconds=5)
+        assert live(project, now).reopened_steps == 0
+    undisturbed = make_project(tmp_path / "undisturbed", prometheus, history="1h")
+    live(undisturbed, now + timedelta(hours=1))
+    before_now = stored(undisturbed)[0].filter(pl.col("step_start") < now - timedelta(minutes=10))
+    assert stored(project)[0].filter(pl.col("step_start") < now - timedelta(minutes=10)).equals(before_now)
+
+
 class Gate(ThreadingHTTPServer):
     """Before the server: passes on so many requests, and then tells `reached` and may hold back the rest."""
 
