@@ -43,6 +43,17 @@ def check_references(config: Config) -> None:
             "source {name} reads series, but no class says with `match` which are its own",
             {"name": live[0], "at": ("classes",), "hint": "add e.g. match: {model_name: llama-70b-chat} to a class"},
         )
+    for place, source in enumerate(config.sources):
+        for name in source.classes if isinstance(source, PrometheusSource) else ():
+            at = ("sources", str(place), "classes")
+            if name not in config.classes:
+                raise _unknown_class(config, name, f"source {source.name}", at)
+            if not config.classes[name].match:
+                raise PydanticCustomError(
+                    "class_not_matched",
+                    "source {source} asks for class {name}, which does not say with `match` which series are its own",
+                    {"source": source.name, "name": name, "at": at, "hint": f"add `match` under classes.{name}"},
+                )
     names = [source.name for source in config.sources]
     for name in names:
         if names.count(name) > 1:

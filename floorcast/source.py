@@ -126,6 +126,10 @@ class PrometheusSource(Section):
     )
     queries: Queries | None = Field(default=None, description="PromQL in place of the preset's counters")
     match: dict[str, str] = Field(default_factory=dict, description="labels every series must have, beside its class's")
+    classes: tuple[str, ...] = Field(
+        default=(),
+        description="the classes to ask for, where other clusters serve the same models; all unless given",
+    )
     basic_auth: BasicAuth | None = Field(default=None, description="user name and password")
     bearer_token: str | None = Field(default=None, description="a token; write ${NAME} to keep it out of the file")
     bearer_token_file: str | None = Field(default=None, description="a file that holds the token, read at each run")

@@ -1,5 +1,7 @@
 """What one part of the configuration says of another is checked, and a fault names its line."""
 
+import re
+
 import pytest
 
 from floorcast.config import Config
@@ -42,6 +44,44 @@ def test_events_holidays_and_siblings_are_read() -> None:
     assert config.classes["newchat"].like == "chat"
     assert config.holidays is not None
     assert config.holidays.label == "holiday DE-BY"
+
+
+LIVE = """\
+sources:
+  - {name: eu, kind: prometheus, url: "http://eu:9090", classes: [chat-eu]}
+  - {name: us, kind: prometheus, url: "http://us:9090", classes: [chat-us, batch]}
+pools:
+  shared:
+    gpu: {type: H100}
+    capacity: {prefill_tokens_per_s: 4800, decode_tokens_per_s: 2600}
+    startup: {p90: 4m}
+    bounds: {min: 2, max: 40}
+classes:
+  chat-eu: {pools: [shared], match: {model_name: llama}}
+  chat-us: {pools: [shared], match: {model_name: llama}}
+  batch: {pools: [shared], match: {model_name: qwen}}
+"""
+
+
+def test_sources_say_which_classes_are_theirs() -> None:
+    eu, us = parse(LIVE).sources
+    assert (eu.classes, us.classes) == (("chat-eu",), ("chat-us", "batch"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[chat-eu]", "[chat-uk]", "2: sources.0.classes: source eu names class chat-uk, which is not under `classes`"),
+        (
+            "pools: [shared], match: {model_name: qwen}",
+            "pools: [shared]",
+            "sources.1.classes: source us asks for class",
+        ),
+    ],
+)
+def test_a_class_that_a_source_cannot_ask_for_is_named(old: str, new: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        parse(LIVE.replace(old, new))
 
 
 @pytest.mark.parametrize(

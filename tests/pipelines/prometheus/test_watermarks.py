@@ -175,6 +175,22 @@ def test_another_query_or_other_labels_of_the_source_are_read_from_the_beginning
         assert read_watermark(store, "prod") == END
 
 
+def test_two_clusters_that_serve_the_same_model_are_two_classes(ask: Callable[..., Project], push: Push) -> None:
+    """Each source asks for its own; asked for at both, the two would be one series."""
+    push("llama", T0, NOW)
+    asked = yaml.safe_load(ask(chat="llama", other="llama").file.read_text())
+    [source] = asked["sources"]
+    asked["sources"] = [
+        source | {"name": "eu", "classes": ["chat"]},
+        source | {"name": "us", "classes": ["other"]},
+    ]
+    file = ask(chat="llama").file
+    file.write_text(yaml.safe_dump(asked))
+    result = ingest(project := load_project(file, environment={}), NOW)
+    assert [one.steps for one in result.sources] == [72, 72]
+    assert steps(project, "chat") == steps(project, "other")
+
+
 def test_what_is_left_of_a_step_gives_way_to_the_stored_one_though_another_class_lost_nothing(
     ask: Callable[..., Project], push: Push, wipe: Callable[[str], None]
 ) -> None:
