@@ -44,6 +44,7 @@ def _examine(source: TraceSource | PrometheusSource | SqlSource, project: Projec
 
 def _examine_live(source: PrometheusSource, project: Project, now: datetime) -> dict[str, Any]:
     from pipelines.sources import examine as examine_live
+    from pipelines.sources.prometheus.client import address
 
     classes = []
     for one in examine_live(source, project.config.classes, now):
@@ -71,15 +72,8 @@ def _examine_live(source: PrometheusSource, project: Project, now: datetime) -> 
                 "missing": list(one.missing),
             }
         )
-    about = {"source": source.name, "kind": source.kind, "url": _bare(source.url)}
+    about = {"source": source.name, "kind": source.kind, "url": address(source)}
     return about | {"asked_for": "queries" if source.queries else source.preset, "classes": classes}
-
-
-def _bare(url: str) -> str:
-    """The address without credentials."""
-    scheme, _, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _examine_sql(source: SqlSource, project: Project, now: datetime) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import time
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import unquote
 
 import httpx
 from pydantic import BaseModel, Field, ValidationError
@@ -26,6 +28,13 @@ _PATIENCE = timedelta(minutes=2)
 
 _WHOLE = {"partial_response": "false", "deny_partial_response": "1"}
 """Asks Thanos, then VictoriaMetrics' cluster, for an error in place of part of the data; others pass it over."""
+
+
+_ADDRESS = re.compile(
+    r"(?P<scheme>https?://)(?:(?P<user>[^:@/?#\s]*)(?::(?P<password>[^:@/?#\s]*))?@)?"
+    r"(?P<rest>(?:\[[0-9A-Fa-f:.]+\]|[^:@/?#\[\]\s]+)(?::\d+)?(?:/[^@?#\s]*)?)"
+)
+"""An address of which it is certain where the password ends, and that holds no key after it."""
 
 
 class Series(BaseModel):
@@ -68,20 +77,21 @@ class PrometheusClient:
 
     def __init__(self, source: PrometheusSource, *, attempts: int = 5, backoff_s: float = 0.5) -> None:
         self._source = source
-        self._url = _api(source)
+        self._url, login = _api(source)
         self._attempts = attempts
         self._backoff_s = backoff_s
         headers = dict(source.headers)
         # A short header is a tenant's name, and taking it out would garble every message.
-        self._secrets = [self._url.password, *(value for value in headers.values() if len(value) >= 8)]
+        self._secrets = [value for value in headers.values() if len(value) >= 8]
         if token := self._token():
             headers["Authorization"] = f"Bearer {token}"
             self._secrets.append(token)
-        basic = source.basic_auth
-        if basic:
-            self._secrets.append(basic.password)
+        if source.basic_auth:
+            login = source.basic_auth.username, source.basic_auth.password
+        if login:
+            self._secrets.append(login[1])
         self._http = httpx.Client(
-            auth=httpx.BasicAuth(basic.username, basic.password) if basic else None,
+            auth=httpx.BasicAuth(*login) if login else None,
             headers=headers,
             verify=self._tls(),
             timeout=source.timeout.total_seconds(),
@@ -196,7 +206,13 @@ class PrometheusClient:
                 f"the server refused the credentials ({status})",
                 "check `basic_auth`, `bearer_token` or `bearer_token_file`, and `headers` for a tenant",
             )
-        if status in (404, 405) or status < 400:
+        if status == 405:
+            return self._error(
+                f"queries may not be posted to the URL (405 at {response.request.url.path})",
+                "let a proxy before the server pass POST on to its `query` and `query_range`, which only read; "
+                "else set `url` to the server's address",
+            )
+        if status == 404 or status < 400:
             return self._error(
                 f"the URL is not a Prometheus API ({status} at {response.request.url.path})",
                 "set `url` to the server's address with its path prefix, as in http://mimir:8080/prometheus",
@@ -232,8 +248,7 @@ class PrometheusClient:
         return text[:_SHOWN]
 
     def _error(self, what: str, remedy: str) -> DataError:
-        shown = self._url.copy_with(userinfo=b"")
-        return DataError(what, where=f"source {self._source.name} ({shown})", remedy=remedy)
+        return DataError(what, where=f"source {self._source.name} ({self._url})", remedy=remedy)
 
     def _token(self) -> str | None:
         path = self._source.bearer_token_file
@@ -266,16 +281,38 @@ class PrometheusClient:
         return context
 
 
-def _api(source: PrometheusSource) -> httpx.URL:
+def address(source: PrometheusSource) -> str:
+    """The source's `url` without user and password. Raises ConfigError, which does not repeat it, where it cannot be
+    used or may hold a secret elsewhere."""
+    return "".join(_parts(source).group("scheme", "rest"))
+
+
+def _parts(source: PrometheusSource) -> re.Match[str]:
+    parts = _ADDRESS.fullmatch(source.url)
+    if parts is None:
+        raise _unusable(source, "it is not a server's address, with or without a user and password")
+    return parts
+
+
+def _unusable(source: PrometheusSource, fault: str) -> ConfigError:
+    return ConfigError(
+        f"the URL cannot be used: {fault}",
+        where=f"source {source.name}: url",
+        remedy="write http://HOST:PORT/PREFIX, and put a user and password into `basic_auth`, a key into `headers`",
+    )
+
+
+def _api(source: PrometheusSource) -> tuple[httpx.URL, tuple[str, str] | None]:
+    """Where to ask, and the user and password that `url` names."""
+    user, password = _parts(source).group("user", "password")
     try:
-        url = httpx.URL(source.url.rstrip("/") + "/api/v1/")
-    except httpx.InvalidURL as error:
-        fault = str(error)
-    else:
-        if (url.port or 0) <= 65535:
-            return url
-        fault = f"port {url.port}"
-    raise ConfigError(f"the URL cannot be used ({fault})", where=f"source {source.name}: url", remedy="correct `url`")
+        url = httpx.URL(address(source).rstrip("/") + "/api/v1/")
+    except httpx.InvalidURL:
+        # Its text repeats what it does not understand.
+        raise _unusable(source, "its host or port is not valid") from None
+    if (url.port or 0) > 65535:
+        raise _unusable(source, "its port is above 65535")
+    return url, None if user is None else (unquote(user), unquote(password or ""))
 
 
 def _retry_after(response: httpx.Response) -> timedelta:

@@ -46,7 +46,7 @@ FATAL = {
     "401": ("refused the credentials (401)", "`bearer_token`"),
     "403": ("refused the credentials (403)", "`bearer_token`"),
     "404": ("not a Prometheus API (404", "path prefix"),
-    "405": ("not a Prometheus API (405", "path prefix"),
+    "405": ("queries may not be posted to the URL (405", "POST"),
     "302": ("not a Prometheus API (302", "path prefix"),
     "400": ("refused the query (400): told", "`match`"),
     "422": ("refused the query (422): told", "`chunk`"),
