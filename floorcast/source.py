@@ -115,6 +115,10 @@ class Queries(Section):
     requests: str | None = Field(default=None, description="requests per second")
 
 
+Label = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+"""The name of a label."""
+
+
 class PrometheusSource(Section):
     """Token counters of the serving engines, in Prometheus or what speaks its HTTP API."""
 
@@ -129,6 +133,14 @@ class PrometheusSource(Section):
     classes: tuple[str, ...] = Field(
         default=(),
         description="the classes to ask for, where other clusters serve the same models; all unless given",
+    )
+    copies: tuple[Label, ...] = Field(
+        default=(), description="labels that tell two scrapers of one counter apart, which is then counted once"
+    )
+    distinct: tuple[Label, ...] = Field(
+        default=(),
+        description="labels that tell two counters apart, although they mostly tell scrapers or ways to a target: "
+        "as `job`, where two servers on a host have one `instance`",
     )
     basic_auth: BasicAuth | None = Field(default=None, description="user name and password")
     bearer_token: str | None = Field(default=None, description="a token; write ${NAME} to keep it out of the file")
@@ -156,6 +168,13 @@ class PrometheusSource(Section):
                 "no_token_counters",
                 "preset triton has no token counters of its own",
                 {"hint": "add `queries` with the gateway's tokens_in and tokens_out"},
+            )
+        both = sorted(set(self.copies) & set(self.distinct))
+        if both:
+            raise PydanticCustomError(
+                "copies_and_distinct",
+                "label {label} is in both `copies` and `distinct`",
+                {"label": both[0], "at": ("distinct",), "hint": "leave it in one of them"},
             )
         given = [self.basic_auth, self.bearer_token, self.bearer_token_file]
         if sum(one is not None for one in given) > 1:

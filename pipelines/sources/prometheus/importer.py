@@ -196,7 +196,8 @@ def _samples(
     answers, server_s = reader.ask(
         asked, lambda one: reader.client.samples(one.promql, end=until, span=until - low + around)
     )
-    return to_samples((one.workload_class, one.metric, series) for one, series in answers), server_s
+    found = ((one.workload_class, one.metric, series) for one, series in answers)
+    return to_samples(found, copies=reader.source.copies, distinct=reader.source.distinct), server_s
 
 
 def _slowest(samples: pl.DataFrame, scrape_interval: timedelta) -> timedelta:
