@@ -40,8 +40,8 @@ def register(app: typer.Typer) -> None:
 
 
 def gather(project: Project, now: datetime) -> dict[str, Any]:
-    """Publication, demand and fits by class, what of it changed under the newest forecasts, findings of the last days,
-    and the last runs.
+    """Publication, how far each source is read, demand and fits by class (with every one that is configured), what of
+    it changed under the newest forecasts, findings of the last days, and the last runs.
 
     Raises NotFoundError where there is no store.
     """
@@ -54,12 +54,14 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
     from store.publications import latest_publication
     from store.rejects import read_rejects
     from store.runs import list_runs
+    from store.watermarks import read_watermark
 
     if not project.store_path.exists():
         raise NotFoundError("no database yet", where=str(project.store_path), remedy="run `floorcast cycle`")
     with open_store(project.store_path) as store:
         publication = latest_publication(store, at=now)
-        extent = demand_extent(store).to_dicts()
+        extent = {row["workload_class"]: row for row in demand_extent(store).to_dicts()}
+        watermarks = {source.name: read_watermark(store, source.name) for source in project.config.sources}
         fits = read_fits(store, at=now).to_dicts()
         runs = list_runs(store, limit=8).to_dicts()
         rejects = read_rejects(store)
@@ -76,14 +78,25 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
             "valid_until": publication.valid_until,
             "expired": now >= publication.valid_until,
         },
+        "sources": [
+            {
+                "source": source.name,
+                "kind": source.kind,
+                "watermark": watermarks[source.name],
+                "age_s": _seconds(now, watermarks[source.name]),
+            }
+            for source in project.config.sources
+        ],
         "classes": [
             {
-                **row,
-                "age_s": (now - row["last_step"] - project.config.step).total_seconds(),
-                "model_in": models.get((row["workload_class"], "tokens_in")),
-                "model_out": models.get((row["workload_class"], "tokens_out")),
+                **(
+                    row := extent.get(name, {"workload_class": name, "first_step": None, "last_step": None, "steps": 0})
+                ),
+                "age_s": _seconds(now, row["last_step"] and row["last_step"] + project.config.step),
+                "model_in": models.get((name, "tokens_in")),
+                "model_out": models.get((name, "tokens_out")),
             }
-            for row in extent
+            for name in sorted({*project.config.classes, *extent})
         ],
         "outdated_forecasts": outdated.to_dicts(),
         "rejected_rows": dict(rejects["reason"].value_counts().sort("reason").iter_rows()),
@@ -94,6 +107,18 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
         ],
         "runs": runs,
     }
+
+
+def _seconds(now: datetime, moment: datetime | None) -> float | None:
+    return None if moment is None else (now - moment).total_seconds()
+
+
+def _age(seconds: float | None) -> str:
+    return "-" if seconds is None else format_duration(max(seconds, 0))
+
+
+def _clock(moment: datetime | None) -> str:
+    return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
@@ -108,14 +133,27 @@ def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
             f"{state} since {local(publication['valid_until'], zone)}")  # fmt: skip
     say()
     say_table(
+        ("source", "kind", "read until", "age"),
+        (
+            (
+                row["source"],
+                row["kind"],
+                "read whole each time" if row["kind"] == "trace" else _clock(row["watermark"]),
+                _age(row["age_s"]),
+            )
+            for row in found["sources"]
+        ),
+    )
+    say()
+    say_table(
         ("class", "steps", "first", "newest data", "age", "model in", "model out"),
         (
             (
                 row["workload_class"],
                 f"{row['steps']:,}",
-                f"{row['first_step']:%Y-%m-%d}",
-                f"{row['last_step']:%Y-%m-%d %H:%M} UTC",
-                format_duration(max(row["age_s"], 0)),
+                f"{row['first_step']:%Y-%m-%d}" if row["first_step"] else "-",
+                _clock(row["last_step"]),
+                _age(row["age_s"]),
                 row["model_in"] or "-",
                 row["model_out"] or "-",
             )
@@ -130,10 +168,10 @@ def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
                 (
                     row["workload_class"],
                     row["metric"],
-                    f"{row['cutoff']:%Y-%m-%d %H:%M} UTC",
+                    _clock(row["cutoff"]),
                     f"{row['steps']:,}",
-                    f"{row['first_step']:%Y-%m-%d %H:%M} UTC",
-                    f"{row['last_step'] + project.config.step:%Y-%m-%d %H:%M} UTC",
+                    _clock(row["first_step"]),
+                    _clock(row["last_step"] + project.config.step),
                 )
                 for row in found["outdated_forecasts"]
             ),
@@ -149,8 +187,8 @@ def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
                     row["kind"],
                     row["workload_class"] or "all",
                     row["metric"] or "both",
-                    f"{row['start']:%Y-%m-%d %H:%M} UTC",
-                    f"{row['end']:%Y-%m-%d %H:%M} UTC",
+                    _clock(row["start"]),
+                    _clock(row["end"]),
                     "yes" if row["masked"] else "no",
                     ", ".join(f"{name} {value}" for name, value in row["evidence"].items()),
                 )
