@@ -171,6 +171,23 @@ REOPENED: Schema = {
 """Key: workload_class, step_start. Steps whose demand was changed after it had been stored, and when that was last, by
 the clock. A forecast with a later cutoff whose run had begun before was made from other data than are stored now."""
 
+DRIFT: Schema = {
+    "workload_class": pl.String(),
+    "metric": pl.String(),
+    "as_of": TIME,
+    "kind": pl.String(),
+    "cutoff": TIME,
+    "value": pl.Float64(),
+    "reference": pl.Float64(),
+    "hours": pl.Float64(),
+    "evidence": pl.String(),
+}
+"""Key: workload_class, metric, as_of, kind. What the forecast of as_of, with that cutoff, showed to have changed since
+the fit it was made by, over so many known hours: `coverage_lost` (value: share covered, reference: quantile),
+`error_risen` (mean pinball in tokens/s at the floor's quantile, since and before the fit) or `level_shifted` (mean rate
+in tokens/s, now and at the same times before the fit). evidence says it in words. A fit whose cutoff is earlier is due
+anew."""
+
 
 def empty(schema: Schema) -> pl.DataFrame:
     """A frame of that schema without rows."""

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+import polars as pl
+
 from floorcast.columns import Metric
 from floorcast.errors import ForecastError
 from floorcast.types import Frozen
+from forecasting.drift import said
 from forecasting.forecast import fitted_for
 from forecasting.rows import Row, fits_frame, scores_frame
 from forecasting.selection import NO_MODEL
@@ -20,6 +23,7 @@ from pipelines.stages.common import StageResult, count, read_series, run_id
 from pipelines.stages.fanout import Fitted, fit_all
 from pipelines.stages.known import apply_known
 from store.connection import open_store
+from store.drift import read_drift
 from store.fits import read_fits, write_fits
 
 
@@ -32,24 +36,33 @@ class Chosen(Frozen):
 
 
 class FitResult(StageResult):
-    """`kept` counts the series whose fit was young enough to stay."""
+    """`kept` counts the series whose fit was young enough to stay. `drifted` says of each that would have been kept,
+    what had changed since its fit."""
 
     chosen: tuple[Chosen, ...]
     kept: int
+    drifted: dict[str, str]
 
     @property
     def summary(self) -> str:
         lead = Counter(one.model for one in self.chosen if one.horizon == "lead")
         named = ": " + ", ".join(f"{model} {times}" for model, times in lead.most_common()) if lead else ""
-        return f"{count(lead.total(), 'series')} fitted{named}" + (f"; {self.kept} kept" if self.kept else "")
+        drift = ", ".join(f"{series} {what}" for series, what in self.drifted.items())
+        return "; ".join(
+            [
+                f"{count(lead.total(), 'series')} fitted{named}",
+                *([f"{self.kept} kept"] if self.kept else []),
+                *([f"{count(len(self.drifted), 'series')} refitted for drift: {drift}"] if drift else []),
+            ]
+        )
 
 
 def fit(project: Project, now: datetime, *, only_stale: bool = False) -> FitResult:
     """Choose and fit a model for every class and metric.
 
     With `only_stale`, series keep a fit that is younger than `refit_every` or has seen all their data, unless they
-    got no model then, or the step, the lead window or the quantile has changed. Raises ForecastError where no class
-    has any demand.
+    got no model then, the step, the lead window or the quantile has changed, or a later forecast showed drift. Raises
+    ForecastError where no class has any demand.
     """
     as_of = project.as_of(now)
     observed, _ = read_series(project, as_of=as_of)
@@ -61,7 +74,7 @@ def fit(project: Project, now: datetime, *, only_stale: bool = False) -> FitResu
         )
     known = apply_known(project, observed, as_of=as_of)
     series = known.series
-    wanted = _stale(project, series, as_of) if only_stale else series
+    wanted, drifted = _stale(project, series, as_of) if only_stale else (series, {})
     fits: list[Row] = []
     scores: list[Row] = []
     for fit_rows, score_rows in track(_fit_all(project, wanted, as_of), total=len(wanted), label="fitting"):
@@ -75,14 +88,15 @@ def fit(project: Project, now: datetime, *, only_stale: bool = False) -> FitResu
         Chosen(**row)
         for row in fits_written.select("workload_class", "metric", "horizon", "model", "reason").to_dicts()
     )
-    return FitResult(chosen=chosen, kept=len(series) - len(wanted))
+    return FitResult(chosen=chosen, kept=len(series) - len(wanted), drifted=drifted)
 
 
 def _stale(
     project: Project, series: dict[tuple[str, Metric], Series], as_of: datetime
-) -> dict[tuple[str, Metric], Series]:
+) -> tuple[dict[tuple[str, Metric], Series], dict[str, str]]:
+    """The series to fit anew, and what has changed under the fits of those that are so for drift alone."""
     with open_store(project.store_path) as store:
-        known = read_fits(store, at=as_of)
+        known, drift = read_fits(store, at=as_of), read_drift(store, at=as_of)
     due = as_of - project.config.refit_every
     fitted = {
         (row["workload_class"], Metric(row["metric"])): (row["cutoff"], fitted_for(row["parameters"]))
@@ -98,7 +112,13 @@ def _stale(
             return True
         return bool(cutoff <= due and cutoff < one.end)
 
-    return {key: one for key, one in series.items() if stale(key, one)}
+    cutoffs = known.select("workload_class", "metric", fitted="cutoff").unique()
+    # What a fit with the same cutoff has seen is no drift from it.
+    later = drift.join(cutoffs, on=["workload_class", "metric"]).filter(pl.col("cutoff") > pl.col("fitted"))
+    told = said(later)
+    wanted = {key: one for key, one in series.items() if stale(key, one) or " ".join(key) in told}
+    drifted = {" ".join(key): told[" ".join(key)] for key, one in wanted.items() if not stale(key, one)}
+    return wanted, drifted
 
 
 def target_of(project: Project, one: Series, as_of: datetime) -> Target:

@@ -13,6 +13,7 @@ from floorcast.columns import FORECASTS, POOL_SHARES, Metric, empty
 from floorcast.errors import ForecastError
 from floorcast.units import format_duration
 from forecasting.cleaning import aligned
+from forecasting.drift import find_all, said
 from forecasting.forecast import Forecast, Request, StoredFit, forecast_all
 from forecasting.pools import kept_share, peak_factor
 from forecasting.selection import NO_MODEL
@@ -22,24 +23,30 @@ from pipelines.stages.common import StageResult, count, read_series, run_id
 from pipelines.stages.fit import target_of
 from pipelines.stages.known import apply_known
 from store.connection import open_store
+from store.drift import write_drift
 from store.fits import read_fits
 from store.forecasts import write_forecasts
 from store.pool_shares import write_pool_shares
 
 
 class ForecastResult(StageResult):
-    """`failed` names each series without a forecast and why; its pool's floors fall back."""
+    """`failed` names each series without a forecast and why; its pool's floors fall back. `drifted` says which series
+    have left what their fits knew, and how; `unjudged` of which that could not be told, and why."""
 
     series: int
     steps: int
     newest_cutoff: datetime | None
     failed: dict[str, str]
+    drifted: dict[str, str]
+    unjudged: dict[str, str]
 
     @property
     def summary(self) -> str:
         why = next(iter(self.failed.values()), "")
         missing = f", {count(len(self.failed), 'series')} without: {why}" if self.failed else ""
-        return f"{count(self.series, 'series')} forecast, {count(self.steps, 'step')}{missing}"
+        return f"{count(self.series, 'series')} forecast, {count(self.steps, 'step')}{missing}" + (
+            f", {len(self.drifted)} drifted" if self.drifted else ""
+        )
 
 
 def forecast(project: Project, now: datetime) -> ForecastResult:
@@ -55,6 +62,7 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
     if fits.is_empty():
         raise ForecastError("no model was ever fitted", where=str(project.store_path), remedy="run `floorcast fit`")
     requests: dict[tuple[str, Metric], Request] = {}
+    fitted: dict[tuple[str, Metric], datetime] = {}
     failed: dict[str, str] = {}
     for (name, metric), rows in fits.group_by(["workload_class", "metric"], maintain_order=True):
         key = (str(name), Metric(str(metric)))
@@ -64,7 +72,7 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
         if isinstance(wanted, str):
             failed[" ".join(key)] = wanted
         else:
-            requests[key] = wanted
+            requests[key], fitted[key] = wanted, rows["cutoff"][0]
     done: dict[tuple[str, Metric], Forecast] = {}
     with threadpool_limits(1):
         for key, outcome in zip(requests, forecast_all(list(requests.values())), strict=True):
@@ -77,8 +85,19 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
     with open_store(project.store_path) as store, store.transaction():
         write_forecasts(store, run_id("forecast", as_of), made)
         write_pool_shares(store, run_id("forecast", as_of), as_of, shares)
+    drift, unjudged = find_all([(requests[key], one, fitted[key]) for key, one in done.items()], as_of=as_of)
+    # Apart from the forecasts, which no failure of this may cost.
+    with open_store(project.store_path) as store:
+        write_drift(store, run_id("forecast", as_of), as_of, drift)
     newest: Any = made["cutoff"].max()
-    return ForecastResult(series=len(done), steps=made.height, newest_cutoff=newest, failed=failed)
+    return ForecastResult(
+        series=len(done),
+        steps=made.height,
+        newest_cutoff=newest,
+        failed=failed,
+        drifted=said(drift),
+        unjudged=unjudged,
+    )
 
 
 def _pool_shares(
