@@ -16,6 +16,8 @@ UNITS = (60, 1000)
 UNIT_TOLERANCE = 1.3
 MAX_WANDER = 4.0
 """Largest over smallest reading of a level that is stable enough for a jump from or to it to be told."""
+MIN_DAYS = 4
+"""Days of which the usual at a time of day can be told, although one of them may be a jump's."""
 MAX_JUMPS = 4
 """A class that jumps more often than this does so by nature."""
 
@@ -52,12 +54,30 @@ def unit_jumps(grid: Grid) -> list[Finding]:
     found = []
     for metric, rates in grid.rates.items():
         by_row: dict[int, list[_Jump]] = {}
-        for row, jump in _jumps(rates, max(grid.hour_steps, 3)):
+        for row, jump in _jumps(_without_shape(rates, grid), max(grid.hour_steps, 3)):
             by_row.setdefault(row, []).append(jump)
         for row, jumps in by_row.items():
             if len(jumps) <= MAX_JUMPS:
                 found += _episodes(grid, metric, row, jumps)
     return found
+
+
+def _without_shape(rates: FloatArray, grid: Grid) -> FloatArray:
+    """The rates over the usual ones at the same time of day, so that a slope is no part of a jump, nor hides one.
+
+    As they are where there are too few days to tell, or nothing is usual at that time.
+    """
+    day = timedelta(days=1) // grid.step
+    days = -(-rates.shape[1] // day)
+    if days < MIN_DAYS:
+        return rates
+    daily = np.pad(rates, ((0, 0), (0, days * day - rates.shape[1])), constant_values=np.nan).reshape(-1, days, day)
+    # Of each day's own level, so that a jump that stays moves the days, not the times of day.
+    level = median(daily)[..., None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        usual = median(np.where(level > 0, daily / level, np.nan).transpose(0, 2, 1))
+    flat: FloatArray = rates / np.tile(np.where(usual > 0, usual, 1.0), days)[:, : rates.shape[1]]
+    return flat
 
 
 def _jumps(rates: FloatArray, width: int) -> list[tuple[int, _Jump]]:

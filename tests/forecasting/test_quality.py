@@ -185,6 +185,20 @@ def test_unit_jump_is_masked_until_it_comes_back(metric: str, factor: float) -> 
     assert kept == [("unit_jump", "chat", metric, 900, 1010, True)]
 
 
+@pytest.mark.parametrize("factor", [60.0, 1000.0, 1 / 60, 1 / 1000])
+def test_unit_jump_of_two_hours_is_found_at_any_time_of_a_daily_cycle(factor: float) -> None:
+    """Also where the cycle itself rises or falls by a half within them."""
+    rng = np.random.default_rng(13)
+    cycle = 1 + 0.75 * np.sin(2 * np.pi * np.arange(SIZE) / DAY)
+    requests = 4000 * cycle * np.exp(0.08 * rng.standard_normal(SIZE))
+    chat, missed = rows("chat", requests), []
+    for start in range(12 * DAY + 8, 13 * DAY - 20, 8):
+        jumped = changed(chat, start, start + 12, tokens_in=pl.col("tokens_in") * factor)
+        if ("unit_jump", "chat", "tokens_in", start, start + 12, True) not in found(jumped):
+            missed.append(start % DAY)
+    assert missed == []
+
+
 def test_unit_jump_that_falls_inside_a_step_takes_that_step_with_it() -> None:
     jumped = changed(rows("chat", traffic(2)), 901, 1010, tokens_in=pl.col("tokens_in") * 1000)
     jumped = changed(jumped, 900, 901, tokens_in=pl.col("tokens_in") * 100)
