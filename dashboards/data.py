@@ -12,6 +12,7 @@ from floorcast.config import Config
 from store.accuracy import read_accuracy
 from store.connection import Store
 from store.demand import read_demand
+from store.drift import read_drift
 from store.findings import read_findings
 from store.fits import read_fits, read_scores
 from store.floors import read_floors
@@ -34,6 +35,7 @@ class SiteData:
     forecasts: pl.DataFrame
     fits: pl.DataFrame
     scores: pl.DataFrame
+    drift: pl.DataFrame
     floors: pl.DataFrame
     publication: PublicationRecord | None
     accuracy: pl.DataFrame
@@ -42,7 +44,7 @@ class SiteData:
 
 
 def load(store: Store, config: Config, *, now: datetime, days: int = 7) -> SiteData:
-    """Read what was known at `now` (aware UTC), with the demand of the last `days` days."""
+    """Read what was known at `now` (aware UTC), with the demand and the drift of the last `days` days."""
     publication = latest_publication(store, at=now)
     return SiteData(
         config=config,
@@ -51,6 +53,7 @@ def load(store: Store, config: Config, *, now: datetime, days: int = 7) -> SiteD
         forecasts=read_forecast(store, at=now),
         fits=read_fits(store, at=now),
         scores=read_scores(store, at=now),
+        drift=read_drift(store, at=now).filter(pl.col("as_of") > now - timedelta(days=days)),
         floors=empty(FLOORS) if publication is None else read_floors(store, publication.run_id),
         publication=publication,
         accuracy=read_accuracy(store, at=now),

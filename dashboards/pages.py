@@ -57,7 +57,7 @@ def pool_chart(data: SiteData, pool: PoolView, floors: pl.DataFrame | None) -> C
 
 
 def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFrame]) -> dict[str, object]:
-    """`own` holds the rows of this class of demand, forecasts, scores and accuracy, by these names."""
+    """`own` holds the rows of this class of demand, forecasts, scores, drift and accuracy, by these names."""
     sections = {}
     for metric, name in METRIC_NAMES.items():
         charts = []
@@ -106,8 +106,18 @@ def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFram
             "scores": scores.to_dicts(),
             "accuracy": _accuracy_rows(data, accuracy),
             "fits": view.fits.get(metric, {}),
+            "drift": _drift_rows(view, own["drift"].filter(pl.col("metric") == metric)),
         }
     return {"view": view, "sections": sections}
+
+
+def _drift_rows(view: ClassView, drift: pl.DataFrame) -> list[dict[str, object]]:
+    """The rows with `refitted`: whether a fit has seen since what showed the drift."""
+    rows = []
+    for row in drift.iter_rows(named=True):
+        seen = [fit["cutoff"] >= row["cutoff"] for fit in view.fits.get(row["metric"], {}).values()]
+        rows.append({**row, "kind": row["kind"].replace("_", " "), "refitted": any(seen)})
+    return rows
 
 
 def accuracy_context(data: SiteData, pages: Mapping[str, str]) -> dict[str, object]:

@@ -48,7 +48,7 @@ def render_pages(data: SiteData) -> Iterator[tuple[str, str]]:
         yield pool.page, environment.get_template("pool.html").render(pool=pool, chart=chart, class_pages=pages)
     frames = {
         name: getattr(data, name).partition_by("workload_class", as_dict=True)
-        for name in ("demand", "forecasts", "scores", "accuracy")
+        for name in ("demand", "forecasts", "scores", "drift", "accuracy")
     }
     for view in classes:
         own = {name: by_class.get((view.name,), getattr(data, name).clear()) for name, by_class in frames.items()}

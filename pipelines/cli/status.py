@@ -14,7 +14,7 @@ from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, Json
 from pipelines.cli.output import local, say, say_json, say_table
 from pipelines.project import Project
 
-FINDINGS_SHOWN = timedelta(days=7)
+SHOWN = timedelta(days=7)
 
 
 def register(app: typer.Typer) -> None:
@@ -41,13 +41,14 @@ def register(app: typer.Typer) -> None:
 
 def gather(project: Project, now: datetime) -> dict[str, Any]:
     """Publication, how far each source is read, demand and fits by class (with every one that is configured), what of
-    it changed under the newest forecasts, findings of the last days, and the last runs.
+    it changed under the newest forecasts, drift and findings of the last days, and the last runs.
 
     Raises NotFoundError where there is no store.
     """
     from pipelines.stages.common import HISTORY
     from store.connection import open_store
     from store.demand import demand_extent
+    from store.drift import read_drift
     from store.findings import read_findings
     from store.fits import read_fits
     from store.forecasts import forecasts_on_changed_data
@@ -66,8 +67,10 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
         runs = list_runs(store, limit=8).to_dicts()
         rejects = read_rejects(store)
         findings = read_findings(store, at=now)
+        drift = read_drift(store, at=now).to_dicts()
         outdated = forecasts_on_changed_data(store, at=now, look_back=HISTORY)
     models = {(fit["workload_class"], fit["metric"]): fit["model"] for fit in fits if fit["horizon"] == "lead"}
+    fitted = {(fit["workload_class"], fit["metric"]): fit["cutoff"] for fit in fits}
     return {
         "publication": None
         if publication is None
@@ -99,11 +102,16 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
             for name in sorted({*project.config.classes, *extent})
         ],
         "outdated_forecasts": outdated.to_dicts(),
+        "drift": [
+            {**row, "refitted": row["cutoff"] <= fitted[row["workload_class"], row["metric"]]}
+            for row in drift
+            if row["as_of"] > now - SHOWN
+        ],
         "rejected_rows": dict(rejects["reason"].value_counts().sort("reason").iter_rows()),
         "findings": [
             {**row, "evidence": json.loads(row["evidence"])}
             for row in findings.sort("start").to_dicts()
-            if row["end"] > now - FINDINGS_SHOWN
+            if row["end"] > now - SHOWN
         ],
         "runs": runs,
     }
@@ -174,6 +182,22 @@ def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
                     _clock(row["last_step"] + project.config.step),
                 )
                 for row in found["outdated_forecasts"]
+            ),
+        )
+    if found["drift"]:
+        say("\ndrift found in the last 7 days:")
+        say_table(
+            ("class", "metric", "kind", "found", "evidence", "fitted anew"),
+            (
+                (
+                    row["workload_class"],
+                    row["metric"],
+                    row["kind"],
+                    _clock(row["as_of"]),
+                    row["evidence"],
+                    "yes" if row["refitted"] else "by the next cycle",
+                )
+                for row in found["drift"]
             ),
         )
     if found["rejected_rows"]:

@@ -15,6 +15,7 @@ from dashboards.data import SiteData, count_rejects
 from floorcast.columns import (
     ACCURACY,
     DEMAND,
+    DRIFT,
     FINDINGS,
     FITS,
     FLOORS,
@@ -237,6 +238,18 @@ def findings() -> pl.DataFrame:
     return conform(pl.DataFrame(rows), FINDINGS)
 
 
+def drift() -> pl.DataFrame:
+    """Of the agent: tokens in newer than its fit, which is a step old, tokens out older."""
+    found = {"workload_class": "agent", "value": 0.8, "reference": 0.95, "hours": 9.0}
+    coverage = {"metric": "tokens_in", "kind": "coverage_lost", "evidence": "80 % of 95 % over 9h"}
+    level = {"metric": "tokens_out", "kind": "level_shifted", "evidence": "400 tokens/s against 100, over 9h"}
+    rows = [
+        found | coverage | {"as_of": NOW, "cutoff": NOW},
+        found | level | {"as_of": NOW - 4 * STEP, "cutoff": NOW - 5 * STEP},
+    ]
+    return conform(pl.DataFrame(rows), DRIFT)
+
+
 @pytest.fixture(scope="session")
 def config() -> Config:
     return parse_config(CONFIG, file="made.yaml", environment={})
@@ -266,6 +279,7 @@ def site_data(config: Config) -> SiteData:
         ),
         fits=pl.concat([fits_of(name) for name in CLASSES]),
         scores=pl.concat([scores_of(name) for name in CLASSES]),
+        drift=drift(),
         floors=pl.concat(
             [
                 floors_of("chat-70b", ("agent", "chat"), start=cutoff, steps=576),
@@ -282,7 +296,7 @@ def site_data(config: Config) -> SiteData:
 @pytest.fixture(scope="session")
 def empty_data(site_data: SiteData) -> SiteData:
     """What the site has on its first day: a configuration and nothing else."""
-    frames = ("demand", "forecasts", "fits", "scores", "floors", "accuracy", "rejects", "findings")
+    frames = ("demand", "forecasts", "fits", "scores", "drift", "floors", "accuracy", "rejects", "findings")
     cleared = {name: getattr(site_data, name).clear() for name in frames}
     return dataclasses.replace(site_data, publication=None, **cleared)
 
@@ -294,7 +308,7 @@ def renamed(site_data: SiteData) -> Callable[[str], SiteData]:
     def rename(name: str) -> SiteData:
         frames = {
             key: getattr(site_data, key).with_columns(pl.col("workload_class").replace("agent", name))
-            for key in ("demand", "forecasts", "fits", "scores", "accuracy", "findings")
+            for key in ("demand", "forecasts", "fits", "scores", "drift", "accuracy", "findings")
         }
         return dataclasses.replace(site_data, **frames)
 
