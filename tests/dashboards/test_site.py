@@ -116,9 +116,7 @@ def test_reasons_rejects_and_disqualified_candidates_are_shown(pages: dict[str, 
 def test_a_classs_page_tells_its_drift_and_whether_a_fit_has_seen_it(pages: dict[str, str]) -> None:
     text = re.sub(r"<[^>]+>", "", pages["class-agent.html"]).replace("\N{NO-BREAK SPACE}", " ")
     coverage = "Drift, found Mon 30 Nov 08:55 UTC (09:55 CET): coverage lost, 80 % of 95 % over 9h. The next cycle fits"
-    level = (
-        "Drift, found Mon 30 Nov 08:35 UTC (09:35 CET): level shifted, 400 tokens/s against 100, over 9h. Fitted"
-    )
+    level = "Drift, found Mon 30 Nov 08:35 UTC (09:35 CET): level shifted, 400 tokens/s against 100, over 9h. Fitted"
     assert text.index("Tokens in") < text.index(coverage) < text.index("Tokens out") < text.index(level)
     assert "Drift" not in pages["class-chat.html"]
 
