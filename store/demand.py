@@ -68,6 +68,6 @@ def read_demand(
     return read_rows(store, _TABLE, query("demand_between"), parameters)
 
 
-def demand_extent(store: Store) -> pl.DataFrame:
-    """One row per class: workload_class, first_step, last_step, steps."""
-    return store.read(query("demand_extent"))
+def demand_extent(store: Store, source: str | None = None) -> pl.DataFrame:
+    """One row per class, of one source or of all: workload_class, first_step, last_step, steps."""
+    return store.read(query("demand_extent"), {"source": source})

@@ -15,13 +15,22 @@ _TABLE = Table("reopened", REOPENED, key=_KEY, unit=_KEY)
 
 
 def record_reopened(
-    store: Store, source: str, *, start: datetime, end: datetime, frame: pl.DataFrame, replaces: bool
+    store: Store,
+    source: str,
+    *,
+    start: datetime,
+    end: datetime,
+    frame: pl.DataFrame,
+    extent: pl.DataFrame,
+    replaces: bool,
 ) -> int:
     """Record which stored steps the DEMAND frame is about to change; returns how many.
 
     Call it in the transaction that stores the frame, before it does. `replaces`: the frame is all that the source
     has from `start` to before `end`, so that what is stored there and not in it goes. A step that fills a gap has
-    changed too. The time is the database's own clock, as that of runs is: not the `now` of a run in the past.
+    changed too: `extent` is the source's `demand_extent` before the run, since steps before a class's first are a
+    history that is stored piece by piece. The time is the database's own clock, as that of runs is: not the `now` of a
+    run in the past.
     """
     parameters: dict[str, Value] = {
         "source": source,
@@ -30,7 +39,7 @@ def record_reopened(
         "replaces": "yes" if replaces else "no",
     }
     with store.transaction():
-        store.execute(f"CREATE TEMP TABLE changed AS {query('changed_steps')}", parameters, rows=frame)
+        store.execute(f"CREATE TEMP TABLE changed AS {query('changed_steps')}", parameters, rows=frame, extent=extent)
         store.execute(
             "DELETE FROM reopened USING changed WHERE reopened.workload_class = changed.workload_class "
             "AND reopened.step_start = changed.step_start"

@@ -23,7 +23,7 @@ from pipelines.sources.traces.result import MAX_REJECTS_KEPT
 from pipelines.stages.common import count
 from pipelines.stages.resume import asked, lagging, legs, reached
 from store.connection import Store, open_store
-from store.demand import read_demand, replace_demand, upsert_demand
+from store.demand import demand_extent, read_demand, replace_demand, upsert_demand
 from store.rejects import read_rejects, replace_rejects
 from store.reopened import record_reopened
 from store.settings import claim_step
@@ -90,10 +90,11 @@ class Reading:
         with open_store(self.project.store_path) as store, store.transaction():
             claim_step(store, self.project.config.step)
             if self.interval is None:
-                reopened = self._upsert(store, source.name, demand)
+                reopened = self._upsert(store, source.name, demand, demand_extent(store, source.name))
             else:
                 demand = _within(demand, self.interval)
-                reopened = self._replace(store, source.name, self.interval, demand)
+                extent = demand_extent(store, source.name)
+                reopened = self._replace(store, source.name, self.interval, demand, extent)
             replace_rejects(store, source.name, found.rejects)
         self.taken = pl.concat([self.taken, demand])
         return SourceResult(
@@ -120,6 +121,7 @@ class Reading:
         with open_store(self.project.store_path) as store:
             claim_step(store, step)
             known = read_watermarks(store, source.name, wanted)
+            extent = demand_extent(store, source.name)
         read: list[Chunk] = []
         lost = [empty(DEMAND)]
         reopened = 0
@@ -132,12 +134,12 @@ class Reading:
                         stored = read_demand(store, start=span.start, end=span.end, classes=classes)
                         given, gone = _given_and_gone(stored.filter(source=source.name), chunk.demand)
                         lost.append(gone)
-                        reopened += self._upsert(store, source.name, given)
+                        reopened += self._upsert(store, source.name, given, extent)
                         for name, until in reached(source, chunk, step=step):
                             known[name] = max(until, known.get(name, until))
                         write_watermarks(store, source.name, wanted, known)
                     else:
-                        reopened += self._replace(store, source.name, span, chunk.demand)
+                        reopened += self._replace(store, source.name, span, chunk.demand, extent)
                     _add_rejects(store, source.name, chunk.rejects)
         kept = pl.concat(lost)
         if kept.height:
@@ -241,18 +243,20 @@ class Reading:
             return found.demand
         return found.demand.filter(pl.col("step_start") < floor_to_step(found.last_time, self.project.config.step))
 
-    def _upsert(self, store: Store, source: str, demand: pl.DataFrame) -> int:
+    def _upsert(self, store: Store, source: str, demand: pl.DataFrame, extent: pl.DataFrame) -> int:
         """Returns how many stored steps this changed."""
         start, last = _time(demand["step_start"].min()), _time(demand["step_start"].max())
         if start is None or last is None:
             return 0
         span = Interval(start=start, end=last + self.project.config.step)
         self._refuse_shared(store, span, demand)
-        changed = record_reopened(store, source, start=span.start, end=span.end, frame=demand, replaces=False)
+        changed = record_reopened(
+            store, source, start=span.start, end=span.end, frame=demand, extent=extent, replaces=False
+        )
         upsert_demand(store, demand)
         return changed
 
-    def _replace(self, store: Store, source: str, span: Interval, demand: pl.DataFrame) -> int:
+    def _replace(self, store: Store, source: str, span: Interval, demand: pl.DataFrame, extent: pl.DataFrame) -> int:
         """Returns how many stored steps this changed. Raises DataError where a backfill would only remove."""
         self._refuse_shared(store, span, demand)
         if self.interval is not None and demand.is_empty():
@@ -264,7 +268,9 @@ class Reading:
                     where=f"source {source}",
                     remedy="begin the interval where the source's own history begins; what is stored was kept",
                 )
-        changed = record_reopened(store, source, start=span.start, end=span.end, frame=demand, replaces=True)
+        changed = record_reopened(
+            store, source, start=span.start, end=span.end, frame=demand, extent=extent, replaces=True
+        )
         replace_demand(store, source, start=span.start, end=span.end, frame=demand)
         return changed
 

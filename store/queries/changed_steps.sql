@@ -1,20 +1,10 @@
 -- What the stored rows of $source from $start to before $end are not in `rows`. A step is changed where it is stored with
--- other figures, where it fills a gap between the class's first and last stored steps, and, where $replaces, where it
--- is stored and not in `rows`.
-WITH mine AS (
+-- other figures, where it fills a gap between the class's first and last steps in `extent`, and, where $replaces, where
+-- it is stored and not in `rows`.
+WITH before AS (
     SELECT workload_class, step_start, tokens_in, tokens_out, observed_fraction
     FROM demand
-    WHERE source = $source
-),
-extent AS (
-    SELECT workload_class, min(step_start) AS first_step, max(step_start) AS last_step
-    FROM mine
-    GROUP BY workload_class
-),
-before AS (
-    SELECT *
-    FROM mine
-    WHERE step_start >= $start AND step_start < $end
+    WHERE source = $source AND step_start >= $start AND step_start < $end
 )
 SELECT workload_class, step_start
 FROM before
