@@ -36,7 +36,7 @@ def render(frame: pl.DataFrame, summary: Mapping[str, float], detail: Mapping[st
     margin = str(detail["margin_of_the_headline"])
     parts = [
         "# Forecasts against the alternatives",
-        f"Made by `{COMMAND}`. Do not edit.",
+        f"Made by `{COMMAND}{'' if 'timing' in detail else ' --classes 0'}`. Do not edit.",
         _protocol(margin),
         METHODS,
         "## Headline",
