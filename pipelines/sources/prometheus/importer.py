@@ -196,8 +196,25 @@ def _samples(
     answers, server_s = reader.ask(
         asked, lambda one: reader.client.samples(one.promql, end=until, span=until - low + around)
     )
+    _refuse_shared(reader.source, answers)
     found = ((one.workload_class, one.metric, series) for one, series in answers)
     return to_samples(found, copies=reader.source.copies, distinct=reader.source.distinct), server_s
+
+
+def _refuse_shared(source: PrometheusSource, answers: list[tuple[Question, list[Series]]]) -> None:
+    """Raise ConfigError where two classes were answered with the same series: both would count it."""
+    owners: dict[frozenset[tuple[str, str]], str] = {}
+    for question, found in answers:
+        for one in found:
+            other = owners.setdefault(frozenset(one.metric.items()), question.workload_class)
+            if other != question.workload_class:
+                labels = ", ".join(f'{name}="{value}"' for name, value in sorted(one.metric.items()))
+                raise ConfigError(
+                    f"classes {other} and {question.workload_class} both match the series {{{labels}}} "
+                    "and would count it twice",
+                    where=f"source {source.name}",
+                    remedy="tell the classes apart with further labels in their `match`",
+                )
 
 
 def _slowest(samples: pl.DataFrame, scrape_interval: timedelta) -> timedelta:
