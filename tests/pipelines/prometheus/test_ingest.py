@@ -156,8 +156,8 @@ def gate(prometheus: str) -> Iterator[Gate]:
 def test_killed_at_twenty_moments_an_ingest_resumes_to_what_an_undisturbed_one_stores(
     tmp_path: Path, world: Any, prometheus: str, gate: Gate
 ) -> None:
-    """Each is killed some of the 24 chunks on: in turn while it waits for the server, and while it goes on."""
-    keys = {"history": "1d", "chunk": "1h"}
+    """Each is killed some of the 36 chunks on: in turn while it waits for the server, and while it goes on."""
+    keys = {"history": "1d", "chunk": "40m"}
     undisturbed = make_project(tmp_path / "undisturbed", prometheus, **keys)
     live(undisturbed, world.end)
     project = make_project(tmp_path / "killed", gate.url, **keys)
@@ -169,7 +169,8 @@ def test_killed_at_twenty_moments_an_ingest_resumes_to_what_an_undisturbed_one_s
     for waits in [True, False] * 10:
         gate.reached.clear()
         gate.opened.clear()
-        gate.left = moments.randint(1, 30)
+        # A run looks back first, in up to 15 requests; a chunk is 9. Those that wait have stored one to three new ones.
+        gate.left = moments.randint(20, 32) if waits else moments.randint(1, 20)
         process = processes.Process(target=ingest, args=(project, world.end))
         process.start()
         assert gate.reached.wait(60)
