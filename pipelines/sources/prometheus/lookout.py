@@ -40,7 +40,8 @@ def first_samples(
 
 
 def _first(client: PrometheusClient, question: Question, since: datetime, end: datetime) -> datetime | None:
-    promql = f"count(count_over_time({question.promql}[5m]))" if question.names else question.promql
+    # Unlike count_over_time, last_over_time keeps the name that tells a counter from the one it was renamed from.
+    promql = f"count(last_over_time({question.promql}[5m]))" if question.names else question.promql
     # A point tells of the five minutes before it; of the last ones only a part has passed.
     while since < end:
         until = since + _AT_ONCE
