@@ -14,7 +14,7 @@ from forecasting.mixture.online import SPREADS, BoolArray, Input, Outcome, advan
 from forecasting.models.base import DAY, Parameters
 from forecasting.series import FloatArray, View
 
-MEMORY = timedelta(days=7)
+MEMORY = timedelta(days=6)
 """How far back the origins reach from which offsets and weights are learned."""
 
 MEMORY_SHARE = 2 / 3

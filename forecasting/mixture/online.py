@@ -31,7 +31,7 @@ UNIT_HALF_LIFE = timedelta(hours=4)
 RESIDUAL_HALF_LIFE = timedelta(days=1)
 SHORT_ERROR, MIDDLE_ERROR, LONG_ERROR = timedelta(hours=1), timedelta(hours=4), timedelta(hours=8)
 RATE = 0.01
-CORRECTION_RATE = 0.05
+CORRECTION_RATE = 0.12
 LEAST_ERROR, LEAST_LEVEL = 0.02, 0.1
 """Added to errors and forecasts in a scale, as shares of the series' mean: a quiet hour must not promise quiet."""
 
