@@ -14,16 +14,16 @@ from forecasting.series import FloatArray, Series
 
 
 def to_series(
-    demand: pl.DataFrame, *, step: timedelta, classes: Collection[str], end: datetime
+    demand: pl.DataFrame, *, step: timedelta, classes: Collection[str], end: datetime, counted: Collection[str] = ()
 ) -> tuple[dict[tuple[str, Metric], Series], pl.DataFrame]:
     """Series of every class and metric up to `end` (excluded), and the steps that were masked.
 
     `demand` has the columns of `floorcast.columns.DEMAND`; rows at or after `end` are not looked at. Rates are
     tokens over the observed part of the step. The second frame has columns workload_class, step_start and reason,
-    a kind of `forecasting.quality`. A class without a row yields no series.
+    a kind of `forecasting.quality`; for `counted` see its `outage_steps`. A class without a row yields no series.
     """
     known = demand.filter(pl.col("step_start") < end, pl.col("workload_class").is_in(list(classes)))
-    findings = find(known, step=step, classes=classes, end=end)
+    findings = find(known, step=step, classes=classes, end=end, counted=counted)
     masked = masked_steps(findings, step=step, classes=classes)
     kept = known.join(masked, on=["workload_class", "step_start"], how="anti")
     believed = kept.partition_by("workload_class", as_dict=True)

@@ -21,8 +21,10 @@ from forecasting.quality.repeats import duplicated_intervals, flat_lines
 __all__ = ["clock_skew", "find", "masked_steps", "outage_steps"]
 
 
-def find(demand: pl.DataFrame, *, step: timedelta, classes: Collection[str], end: datetime) -> pl.DataFrame:
-    """FINDINGS about the DEMAND rows of the classes before `end`.
+def find(
+    demand: pl.DataFrame, *, step: timedelta, classes: Collection[str], end: datetime, counted: Collection[str] = ()
+) -> pl.DataFrame:
+    """FINDINGS about the DEMAND rows of the classes before `end`. For `counted` see `outage_steps`.
 
     Each kind is looked for in what the kinds before it have not masked.
     """
@@ -30,7 +32,7 @@ def find(demand: pl.DataFrame, *, step: timedelta, classes: Collection[str], end
     if known.is_empty():
         return empty(FINDINGS)
     grid = Grid.of(known, step=step, end=end)
-    found = [*gaps(grid), *partials(grid), *outages(grid, outage_steps(known, step=step))]
+    found = [*gaps(grid), *partials(grid), *outages(grid, outage_steps(known, step=step, counted=counted))]
     for kind in (flat_lines, duplicated_intervals, unit_jumps, level_shifts, spikes):
         found += kind(grid.without(mask_of(found, grid)))
     return frame(found, grid).sort("start", "kind", "workload_class", "metric")

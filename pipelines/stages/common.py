@@ -9,6 +9,7 @@ import polars as pl
 
 from floorcast.columns import Metric
 from floorcast.event import Window
+from floorcast.source import PrometheusSource
 from floorcast.types import Frozen
 from forecasting.cleaning import to_series
 from forecasting.quality import find
@@ -52,7 +53,9 @@ def read_series(project: Project, *, as_of: datetime) -> tuple[dict[tuple[str, M
     an outage or a collection failure a forecast is as old as its data, whatever the clock says.
     """
     config, demand = project.config, _stored_demand(project, as_of)
-    series, masked = to_series(demand, step=config.step, classes=list(config.classes), end=as_of)
+    series, masked = to_series(
+        demand, step=config.step, classes=list(config.classes), end=as_of, counted=_counted(project)
+    )
     return {key: one.until_last_observed() for key, one in series.items()}, demand.join(
         masked, on=["workload_class", "step_start"], how="anti"
     )
@@ -64,12 +67,18 @@ def judge_demand(project: Project, *, as_of: datetime, of_sources: pl.DataFrame 
     `of_sources`: FINDINGS about the sources' clocks and history, which no demand shows; None keeps those stored.
     """
     config, demand = project.config, _stored_demand(project, as_of)
-    findings = find(demand, step=config.step, classes=list(config.classes), end=as_of)
+    findings = find(demand, step=config.step, classes=list(config.classes), end=as_of, counted=_counted(project))
     with open_store(project.store_path) as store, store.transaction():
         if of_sources is None:
             of_sources = read_findings(store).filter(pl.col("kind").is_in(OF_SOURCES))
         replace_findings(store, pl.concat([findings, of_sources]))
     return findings.height + of_sources.height
+
+
+def _counted(project: Project) -> list[str]:
+    """Sources whose zeros are counters that stood still. A query of the user's own may make zeros of nothing."""
+    sources = project.config.sources
+    return [one.name for one in sources if isinstance(one, PrometheusSource) and one.queries is None]
 
 
 def _stored_demand(project: Project, as_of: datetime) -> pl.DataFrame:

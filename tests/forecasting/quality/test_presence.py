@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 
-from floorcast.columns import DEMAND, conform
-from forecasting.quality import outage_steps
+from floorcast.columns import DEMAND, Metric, conform
+from forecasting.cleaning import to_series
+from forecasting.quality import find, outage_steps
 
 START, STEP, DAY = datetime(2026, 11, 2, tzinfo=UTC), timedelta(minutes=15), 96
 
@@ -52,3 +53,12 @@ def test_counters_of_several_classes_that_stand_still_at_once_are_out() -> None:
 def test_the_last_class_of_counters_that_have_no_other_any_more_is_idle() -> None:
     rows = demand("prod", chat=stopped(300), code=stopped(4 * DAY)[: 2 * DAY])
     assert outage_steps(rows, step=STEP, counted=["prod"]).is_empty()
+
+
+def test_what_counters_prove_is_no_finding_and_reaches_the_forecaster_as_zero() -> None:
+    rows, end = demand("prod", chat=stopped(300)), START + 4 * DAY * STEP
+    assert find(rows, step=STEP, classes=["chat"], end=end)["kind"].to_list() == ["outage"]
+    assert find(rows, step=STEP, classes=["chat"], end=end, counted=["prod"]).filter("masked").is_empty()
+    series, masked = to_series(rows, step=STEP, classes=["chat"], end=end, counted=["prod"])
+    assert masked.is_empty()
+    assert (series["chat", Metric.TOKENS_IN].values[300:] == 0).all()
