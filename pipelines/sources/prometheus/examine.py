@@ -17,7 +17,7 @@ from floorcast.units import EPOCH, floor_to_step, format_duration
 from pipelines.sources.prometheus.client import PrometheusClient, Series
 from pipelines.sources.prometheus.importer import Question, questions
 from pipelines.sources.prometheus.presets import COUNTERS, PRESETS, Signal, matchers, selector
-from pipelines.sources.prometheus.series import COPIES, to_samples
+from pipelines.sources.prometheus.series import copy_labels, doubts, merged_by, to_samples
 
 _CELL = timedelta(minutes=5)
 _SPAN = timedelta(days=30)
@@ -46,6 +46,10 @@ class CounterFound(Frozen):
     last: datetime | None
     resolution: timedelta | None
     """The median time between samples in the newest hour."""
+    merged_by: tuple[str, ...]
+    """Labels in which series of that hour differ that are taken for copies of one counter."""
+    doubts: tuple[str, ...]
+    """What in the newest hour speaks against the way that copies are told from other replicas."""
     gaps: tuple[Gap, ...]
 
 
@@ -61,7 +65,8 @@ class SignalFound(Frozen):
 
 
 class Examined(Frozen):
-    """One class: `labels` are the matchers it was asked for with; `missing` says what a forecast still lacks."""
+    """One class: `labels` are the matchers it was asked for with; `missing` says what a forecast still lacks,
+    or cannot trust."""
 
     workload_class: str
     labels: str
@@ -83,7 +88,10 @@ def examine(source: PrometheusSource, classes: Mapping[str, WorkloadClass], now:
             for name, ours in asked.items()
         }
         live = {
-            name: [pool.submit(_signal, client, key, signal, ours[0].labels, now) for key, signal in signals.items()]
+            name: [
+                pool.submit(_signal, source, client, key, signal, ours[0].labels, now)
+                for key, signal in signals.items()
+            ]
             for name, ours in asked.items()
         }
         return [
@@ -96,7 +104,7 @@ def _class(asked: list[Question], counters: list[CounterFound], signals: list[Si
     # Counters that lack the same are named together.
     lacking: dict[str, list[str]] = {}
     for question, counter in zip(asked, counters, strict=True):
-        for text in _missing(question, counter, now):
+        for text in [*_missing(question, counter, now), *counter.doubts]:
             lacking.setdefault(text, []).append(counter.metric)
     return Examined(
         workload_class=asked[0].workload_class,
@@ -126,6 +134,7 @@ def _counter(source: PrometheusSource, client: PrometheusClient, question: Quest
         names, points = (), present(question.promql)
     cells = [EPOCH + t * _CELL for t in points["t"]]
     last = min(cells[-1], now) if cells else None
+    newest = client.samples(question.promql, end=last, span=timedelta(hours=1)) if last is not None and names else []
     largest = points["value"].max() if question.names else points.height and 1
     return CounterFound(
         metric=question.metric,
@@ -133,7 +142,10 @@ def _counter(source: PrometheusSource, client: PrometheusClient, question: Quest
         series=int(largest) if isinstance(largest, int | float) else 0,
         first=cells[0] - _CELL if cells else None,
         last=last,
-        resolution=_resolution(client, question, last) if last and names else None,
+        resolution=_resolution(question, newest),
+        merged_by=tuple(merged_by(newest, source)),
+        # Requests dealt out in turn rise alike on all replicas; tokens do not.
+        doubts=tuple(doubts(newest, source)) if question.metric in COUNTERS[:2] else (),
         gaps=tuple(Gap(start=before, end=after - _CELL) for before, after in pairwise(cells) if after - before > _CELL),
     )
 
@@ -148,14 +160,15 @@ def _points(series: list[Series]) -> pl.DataFrame:
     )
 
 
-def _resolution(client: PrometheusClient, question: Question, last: datetime) -> timedelta | None:
-    found = client.samples(question.promql, end=last, span=timedelta(hours=1))
+def _resolution(question: Question, found: list[Series]) -> timedelta | None:
     samples = to_samples([(question.workload_class, question.metric, found)]).sort("series", "t")
     apart = samples.select(pl.col("t").diff().over("series").median()).item()
     return None if apart is None else timedelta(milliseconds=apart)
 
 
-def _signal(client: PrometheusClient, key: str, signal: Signal, labels: str, now: datetime) -> SignalFound:
+def _signal(
+    source: PrometheusSource, client: PrometheusClient, key: str, signal: Signal, labels: str, now: datetime
+) -> SignalFound:
     histogram = signal.kind == "histogram"
     own = matchers(signal.labels.items(), where=f"preset: {key}")
     labels = ",".join(filter(None, [labels, own]))
@@ -171,7 +184,7 @@ def _signal(client: PrometheusClient, key: str, signal: Signal, labels: str, now
     names = tuple(name for name in signal.names if name in by_name)
     if not names:
         return SignalFound(signal=key, names=(), series=0, value=None)
-    copies = ", ".join(COPIES)
+    copies = ", ".join(copy_labels(source))
     value = instant(
         f"histogram_quantile(0.95, sum by (le) (rate({select('_bucket')}[5m])))"
         if histogram

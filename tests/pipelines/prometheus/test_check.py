@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,20 @@ def test_piped_it_tells_all_of_it_in_whole_lines(command: list[str]) -> None:
     assert "  tokens_in is vllm:prompt_tokens_total, then vllm:prompt_tokens\n" in printed
     assert "  missing: tokens_in, tokens_out: 2d of history; a weekly shape needs 21d\n" in printed
     assert "s3cret" not in printed
+
+
+def test_it_tells_which_series_were_merged_and_which_rise_alike(command: list[str], world: Any) -> None:
+    """At 13:00 two scrapers store some of chat's replicas; the two of steady count the same at the same time."""
+    command[command.index("--now") + 1] = (world.start + timedelta(hours=13)).isoformat()
+    found = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    chat, steady = (
+        next(entry for entry in found["sources"][0]["classes"] if entry["class"] == name) for name in ("chat", "steady")
+    )
+    assert {"prometheus", "job"} <= set(chat["counters"][0]["merged_by"])
+    assert [counter["doubts"] for counter in chat["counters"]] == [[]] * 3
+    [doubt] = [text for text in steady["missing"] if "alike" in text]
+    assert doubt.startswith("tokens_in, tokens_out: 1 pair of series, which rise alike and are both counted;")
+    assert doubt.endswith("what tells them apart: instance, pod")
 
 
 def test_as_json_it_tells_the_same(command: list[str]) -> None:
