@@ -106,30 +106,30 @@ def said(drift: pl.DataFrame) -> dict[str, str]:
 def find_drift(request: Request, made: Forecast, *, fitted: datetime) -> list[Drift]:
     """What has changed since the fit with the cutoff `fitted`, each kind at most once."""
     panel, quantile = made.panel, request.target.quantile
-    age = (request.cutoff - fitted) // panel.step
-    if age < LEAST_EVIDENCE // panel.step:
+    age = request.cutoff - fitted
+    if age < LEAST_EVIDENCE:
         return []
-    at_fit = max(len(panel.actual) - 1 - age, 0)
-    newest = max(at_fit, len(panel.actual) - 1 - MOST_EVIDENCE // panel.step)
+    at_fit = max(len(panel.actual) - 1 - age // panel.apart, 0)
+    newest = max(at_fit, len(panel.actual) - 1 - MOST_EVIDENCE // panel.apart)
     known, bound = np.isfinite(panel.actual), at_level(made.combined.past, quantile)
     origins = np.arange(len(known))
     since, before = known & (origins >= newest), known & (origins < at_fit)
-    found = [_level_shifted(request.series.view(request.cutoff).values, age, panel.step)]
-    span = int(since.sum()) * panel.step
+    found = [_level_shifted(request.series.view(request.cutoff).values, age // panel.step, panel.step)]
+    span = int(since.sum()) * panel.apart
     if span >= LEAST_EVIDENCE:
-        found.append(_coverage_lost(panel.actual[since], bound[since], quantile, panel.lead_steps, span))
-        if int(before.sum()) * panel.step >= DAY:
+        found.append(_coverage_lost(panel.actual[since], bound[since], quantile, panel.overlap, span))
+        if int(before.sum()) * panel.apart >= DAY:
             losses = pinball_losses(actual=panel.actual, forecast=bound, quantile=quantile)
             found.append(_error_risen(losses[since], losses[before], float(panel.actual[known].mean()), span))
     return [one for one in found if one is not None]
 
 
 def _coverage_lost(
-    actual: FloatArray, bound: FloatArray, quantile: float, lead_steps: int, span: timedelta
+    actual: FloatArray, bound: FloatArray, quantile: float, overlap: int, span: timedelta
 ) -> Drift | None:
-    """Lead windows of neighbouring origins overlap: only one in `lead_steps` counts as a trial of its own."""
+    """Lead windows of neighbouring origins overlap: only one in `overlap` counts as a trial of its own."""
     covered = int((actual <= bound * (1 + SLIGHT)).sum())
-    trials = len(actual) // lead_steps
+    trials = len(actual) // overlap
     lucky = binom.cdf(-(-covered * trials // len(actual)), trials, quantile)
     return Drift("coverage_lost", covered / len(actual), quantile, span) if lucky < CHANCE else None
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from forecasting.forecast import Forecast
+from forecasting.mixture import Panel, greatest
 from forecasting.series import FloatArray, Series
 from forecasting.verdict import at_level
 
@@ -33,8 +34,7 @@ def kept_share(members: Sequence[tuple[Series, Forecast]], *, quantile: float) -
     past = np.stack([made.combined.past[-origins:] for _, made in members]).sum(axis=0)
     median = at_level(past, 0.5)
     spread = at_level(past, quantile) - median
-    rates = np.sum([series.values[len(series.values) - origins + 1 :] for series, _ in members], axis=0)
-    total = _greatest(rates, members[0][1].panel.lead_steps)
+    total = _at_origins(_rates(members).sum(axis=0), members[0][1].panel, origins)
     judged = np.isfinite(total) & (spread > 0)
     count = int(judged.sum())
     if count < MIN_ORIGINS:
@@ -57,18 +57,18 @@ def peak_factor(
     if len({(series.end, series.step, made.panel.lead_steps) for series, made in members}) > 1:
         return 1.0
     origins = min(len(made.panel.actual) for _, made in members)
-    values = np.stack([series.values[len(series.values) - origins + 1 :] for series, _ in members])
-    tops = np.stack([peak[len(peak) - origins + 1 :] for peak in peaks])
+    values = _rates(members)
+    tops = np.stack([peak[-values.shape[1] :] for peak in peaks])
     busiest = values.sum(axis=0) + np.sqrt((np.maximum(tops - values, 0.0) ** 2).sum(axis=0))
-    greatest = _greatest(busiest, members[0][1].panel.lead_steps)
+    most = _at_origins(busiest, members[0][1].panel, origins)
     past = np.stack([made.combined.past[-origins:] for _, made in members]).sum(axis=0)
     median = at_level(past, 0.5)
     bound = median + share * (at_level(past, quantile) - median)
-    judged = np.isfinite(greatest) & (bound > 0)
+    judged = np.isfinite(most) & (bound > 0)
     if int(judged.sum()) < MIN_ORIGINS:
         return 1.0
     base = LEAST_SHARE * float(np.mean(bound[judged]))
-    ratios = (greatest[judged] + base) / (bound[judged] + base)
+    ratios = (most[judged] + base) / (bound[judged] + base)
     return max(1.0, _conformal(ratios, quantile))
 
 
@@ -78,9 +78,13 @@ def _conformal(residuals: FloatArray, quantile: float) -> float:
     return float(np.sort(residuals)[rank - 1])
 
 
-def _greatest(rates: FloatArray, lead_steps: int) -> FloatArray:
-    """The greatest rate of the lead window from each step on, NaN where a step of it was not observed, since the peak
-    may have been there, and for the cutoff, whose window is ahead."""
-    padded = np.concatenate([rates, np.full(lead_steps, np.nan)])
-    greatest: FloatArray = np.lib.stride_tricks.sliding_window_view(padded, lead_steps).max(axis=1)
-    return greatest
+def _rates(members: Sequence[tuple[Series, Forecast]]) -> FloatArray:
+    """(classes, steps) of the steps at the end that all classes have."""
+    steps = min(len(series.values) for series, _ in members)
+    return np.stack([series.values[-steps:] for series, _ in members])
+
+
+def _at_origins(rates: FloatArray, panel: Panel, origins: int) -> FloatArray:
+    """The greatest rate within the lead window from each of the last `origins` origins on, (origins,)."""
+    most = greatest(rates, panel.lead_steps)
+    return most[(len(most) - 1) % panel.spacing :: panel.spacing][-origins:]

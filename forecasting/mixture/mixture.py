@@ -17,6 +17,9 @@ from forecasting.series import FloatArray, View
 MEMORY = timedelta(days=6)
 """How far back the origins reach from which offsets and weights are learned."""
 
+SPACING = timedelta(minutes=10)
+"""Between origins, where steps are shorter: neighbours see nearly the same, and would cost as much as any."""
+
 MEMORY_SHARE = 2 / 3
 """Of a short history; the rest is what the first origin knows."""
 
@@ -28,15 +31,27 @@ Fitted = Mapping[str, Parameters]
 class Panel:
     """One series, ready to be combined: `points` (origins, experts) forecasts of the greatest rate within the lead
     window, `actual` (origins,) what came, NaN where a step of it is missing or still ahead, `mean` (origins,) the mean
-    rate before, `live` (experts, lead steps) the paths from the cutoff. The last origin is the cutoff itself."""
+    rate before, `live` (experts, lead steps) the paths from the cutoff. The last origin is the cutoff itself, each
+    other one `spacing` steps before the next."""
 
     step: timedelta
+    spacing: int
     lead_steps: int
     points: FloatArray
     actual: FloatArray
     mean: FloatArray
     live: FloatArray
     usable: BoolArray
+
+    @property
+    def apart(self) -> timedelta:
+        """The time between two origins."""
+        return self.spacing * self.step
+
+    @property
+    def overlap(self) -> int:
+        """Origins until what came after one is known, and whose lead windows overlap."""
+        return -(-self.lead_steps // self.spacing)
 
 
 @dataclass(frozen=True)
@@ -88,12 +103,15 @@ def assemble(view: View, *, then: Fitted, now: Fitted, lead_steps: int) -> Panel
     stacked = np.stack(points, axis=1)
     stacked[-1] = np.stack(live).max(axis=1)
     stacked[blind] = 0.0
+    spacing = max(SPACING // view.step, 1)
+    kept = slice((len(stacked) - 1) % spacing, None, spacing)
     return Panel(
         step=view.step,
+        spacing=spacing,
         lead_steps=lead_steps,
-        points=stacked,
-        actual=np.where(blind, np.nan, _greatest(view, first, lead_steps)),
-        mean=past.mean(),
+        points=stacked[kept],
+        actual=np.where(blind, np.nan, greatest(view.values, lead_steps)[first:])[kept],
+        mean=past.mean()[kept],
         live=np.stack(live),
         usable=used,
     )
@@ -104,17 +122,16 @@ def combine(panels: Sequence[Panel], *, judged: timedelta = 4 * DAY) -> list[Com
 
     Losses are over the last `judged` of the origins.
     """
-    step, lead_steps = panels[0].step, panels[0].lead_steps
     longest = max(len(panel.points) for panel in panels)
     given = Input(
         points=_stack([panel.points for panel in panels], longest),
         actual=_stack([panel.actual for panel in panels], longest, blank=True),
         mean=_stack([panel.mean for panel in panels], longest),
         usable=np.stack([panel.usable for panel in panels]),
-        delay=lead_steps,
-        step=step,
+        delay=panels[0].overlap,
+        step=panels[0].apart,
     )
-    outcome = advance(given, judged_from=longest - judged // step)
+    outcome = advance(given, judged_from=longest - judged // given.step)
     return [_combined(panel, outcome, place) for place, panel in enumerate(panels)]
 
 
@@ -140,7 +157,7 @@ def replay(view: View, *, lead_steps: int, first_origin: int) -> FloatArray:
     blind = ~np.isfinite(points).all(axis=1, keepdims=True)
     given = Input(
         points=np.where(blind, 0.0, points)[:, None],
-        actual=np.where(blind, np.nan, _greatest(view, first, lead_steps)[:, None]),
+        actual=np.where(blind, np.nan, greatest(view.values, lead_steps)[first:, None]),
         mean=past.mean()[:, None],
         usable=np.ones((1, len(EXPERTS)), dtype=bool),
         delay=lead_steps,
@@ -150,12 +167,12 @@ def replay(view: View, *, lead_steps: int, first_origin: int) -> FloatArray:
     return outcome.quantiles[first_origin - first : -1, 0]
 
 
-def _greatest(view: View, first: int, lead_steps: int) -> FloatArray:
-    """The greatest rate of the `lead_steps` steps from each origin on, NaN where one of them is missing or ahead."""
-    padded = np.concatenate([view.values[first:], np.full(lead_steps, np.nan)])
-    windows = np.lib.stride_tricks.sliding_window_view(padded, lead_steps)
-    greatest: FloatArray = windows.max(axis=1)
-    return greatest
+def greatest(rates: FloatArray, lead_steps: int) -> FloatArray:
+    """The greatest of the `lead_steps` rates from each step on, and for the end: (steps + 1,). NaN where one of them is
+    missing, since the peak may have been there, or ahead."""
+    padded = np.concatenate([rates, np.full(lead_steps, np.nan)])
+    most: FloatArray = np.lib.stride_tricks.sliding_window_view(padded, lead_steps).max(axis=1)
+    return most
 
 
 def _stack(arrays: Sequence[FloatArray], longest: int, *, blank: bool = False) -> FloatArray:

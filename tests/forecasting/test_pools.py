@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
+from floorcast.columns import Metric
 from forecasting.forecast import Forecast, Request, StoredFit, forecast_all
 from forecasting.lead import fit_lead
 from forecasting.pools import kept_share, peak_factor
 from forecasting.series import FloatArray, Series
 from forecasting.verdict import Target, at_level
 
+START = datetime(2026, 11, 2, tzinfo=UTC)
 TARGET = Target(quantile=0.95, lead_steps=2, horizon_steps=2)
 
 
@@ -92,6 +95,20 @@ def test_the_busiest_minute_is_covered_as_often_as_the_mean(make_series) -> None
     assert factor == pytest.approx(ratios[int(np.ceil((len(ratios) + 1) * 0.95)) - 1])
     assert factor > 1.1
     assert np.mean([peak <= factor * bound for peak, bound in rows]) == pytest.approx(0.95, abs=0.01)
+
+
+def test_origins_that_skip_steps_are_compared_with_what_came_after_them() -> None:
+    """Of classes alike all of the spread is kept, at five minutes a step too, where every other step is an origin."""
+    fast = [
+        Series("chat", Metric.TOKENS_IN, START, timedelta(minutes=5), 1000 * np.exp(0.3 * wobble))
+        for wobble in [np.random.default_rng(1).standard_normal(4 * 288 + 1)] * 2
+    ]
+    members = [(series, forecast(series)) for series in fast]
+    assert members[0][1].panel.spacing == 2
+    share = kept_share(members, quantile=0.95)
+    assert share > 0.85
+    peaks = [1.5 * series.values for series in fast]
+    assert peak_factor(members[:1], peaks[:1], quantile=0.95, share=1.0) == pytest.approx(1.5, abs=0.1)
 
 
 def test_busiest_minutes_of_several_classes_do_not_add_up(make_series) -> None:

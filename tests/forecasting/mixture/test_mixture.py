@@ -3,17 +3,19 @@
 import itertools
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
-from floorcast.columns import QUANTILE_LEVELS
+from floorcast.columns import QUANTILE_LEVELS, Metric
 from forecasting.lead import LEAST_EARNED, fit_lead, label
 from forecasting.mixture import EXPERTS, Combined, Expert, Panel, assemble, combine, first_origin, replay
 from forecasting.mixture import experts as experts_module
 from forecasting.series import FloatArray, Series
 from forecasting.verdict import Target
 
+START = datetime(2026, 11, 2, tzinfo=UTC)
 Daily = Callable[..., Series]
 TARGET = Target(quantile=0.95, lead_steps=3, horizon_steps=12)
 AT_50, AT_95 = QUANTILE_LEVELS.index(0.5), QUANTILE_LEVELS.index(0.95)
@@ -53,6 +55,19 @@ def test_series_of_unequal_length_are_combined_as_if_alone(daily: Daily) -> None
     for together, single in zip(combine(list(panels)), alone, strict=True):
         np.testing.assert_allclose(together.quantiles, single.quantiles)
         assert together.past.shape == single.past.shape
+
+
+def test_origins_of_short_steps_lie_ten_minutes_apart_and_the_last_is_the_cutoff() -> None:
+    """At two minutes a step and a lead of 7 steps, a target is known two origins later."""
+    values = 100 + np.random.default_rng(1).normal(0, 5, 3 * 720 + 3)
+    series = Series("chat", Metric.TOKENS_IN, START, timedelta(minutes=2), values)
+    panel, combined = made(series, lead_steps=7)
+    assert (panel.spacing, panel.overlap, panel.apart) == (5, 2, timedelta(minutes=10))
+    assert np.isnan(panel.actual).sum() == 2
+    assert panel.actual[-3] == values[-10:-3].max()
+    assert combined.quantiles.shape == (7, len(QUANTILE_LEVELS))
+    known = ~np.isnan(panel.actual)
+    assert np.mean(panel.actual[known] <= combined.past[known, AT_95]) == pytest.approx(0.95, abs=0.03)
 
 
 def test_a_replay_knows_nothing_of_what_comes(daily: Daily) -> None:
