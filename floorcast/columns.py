@@ -109,13 +109,13 @@ FORECASTS: Schema = {
 POOL_SHARES: Schema = {
     "pool": pl.String(),
     "metric": pl.String(),
-    "as_of": TIME,
+    "cutoff": TIME,
     "share": pl.Float64(),
     "peak": pl.Float64(),
 }
-"""Key: pool, metric, as_of. share: what a pool keeps of its classes' spread above their medians, at its quantile: 1
+"""Key: pool, metric, cutoff. share: what a pool keeps of its classes' spread above their medians, at its quantile: 1
 where they peak together, less where they peak apart. peak: the factor from there to its busiest minute, at least 1.
-Both for the forecasts made at as_of only."""
+Of the forecasts with that cutoff, the newest among the pool's classes."""
 
 FLOORS: Schema = {
     "pool": pl.String(),

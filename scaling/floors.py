@@ -62,11 +62,7 @@ def plan(
     members: dict[str, list[int]] = {name: [] for name in config.pools}
     for position, workload_class in enumerate(figures.classes):
         members[config.classes[workload_class].pools[0]].append(position)
-    kept = (
-        {}
-        if shares is None
-        else {(row["pool"], row["metric"]): (row["share"], row["peak"]) for row in shares.to_dicts()}
-    )
+    kept = {} if shares is None else _kept(config, shares, forecasts)
     frames = []
     for name in sorted(config.pools):
         pool, width = config.pools[name], widths[name]
@@ -98,6 +94,19 @@ def plan(
         )
     floors = conform(pl.concat(frames), FLOORS)
     return Plan(floors, worst_rungs(config, floors, now=now))
+
+
+def _kept(config: Config, shares: pl.DataFrame, forecasts: pl.DataFrame) -> dict[tuple[str, str], tuple[float, float]]:
+    """Share and peak factor by pool and metric. A share from another cutoff than the newest of each of the pool's
+    classes speaks of other forecasts, and is 1."""
+    cutoffs = forecasts.group_by("workload_class", "metric").agg(pl.col("cutoff").max())
+    newest = {(name, metric): cutoff for name, metric, cutoff in cutoffs.iter_rows()}
+    kept = {}
+    for row in shares.to_dicts():
+        members = [name for name, spec in config.classes.items() if spec.pools[0] == row["pool"]]
+        own = all(newest.get((name, row["metric"])) == row["cutoff"] for name in members)
+        kept[row["pool"], row["metric"]] = (row["share"] if own else 1.0, row["peak"])
+    return kept
 
 
 def worst_rungs(config: Config, floors: pl.DataFrame, *, now: datetime) -> dict[str, Rung]:

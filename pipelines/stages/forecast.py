@@ -81,10 +81,10 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
             else:
                 done[key] = outcome
     made = pl.concat(known.put_onto(one.frame, key) for key, one in done.items()) if done else empty(FORECASTS)
-    shares = _pool_shares(project, requests, done, demand, as_of)
+    shares = _pool_shares(project, requests, done, demand)
     with open_store(project.store_path) as store, store.transaction():
         write_forecasts(store, run_id("forecast", as_of), made)
-        write_pool_shares(store, run_id("forecast", as_of), as_of, shares)
+        write_pool_shares(store, run_id("forecast", as_of), shares)
     drift, unjudged = find_all([(requests[key], one, fitted[key]) for key, one in done.items()], as_of=as_of)
     # Apart from the forecasts, which no failure of this may cost.
     with open_store(project.store_path) as store:
@@ -105,7 +105,6 @@ def _pool_shares(
     requests: dict[tuple[str, Metric], Request],
     done: dict[tuple[str, Metric], Forecast],
     demand: pl.DataFrame,
-    as_of: datetime,
 ) -> pl.DataFrame:
     """What each pool needs of its classes together. Where a class has no forecast its pool has no row, and adds up."""
     config = project.config
@@ -114,11 +113,12 @@ def _pool_shares(
         keys = [(name, metric) for name, served in config.classes.items() if served.pools[0] == pool]
         if keys and all(key in done for key in keys):
             members = [(requests[key].series, done[key]) for key in keys]
+            cutoff = max(requests[key].cutoff for key in keys)
             share, peak = kept_share(members, quantile=spec.margin.quantile), 1.0
             if spec.margin.peak:
                 peaks = [aligned(demand, series, f"peak_{metric.value}_per_s") for series, _ in members]
                 peak = peak_factor(members, peaks, quantile=spec.margin.quantile, share=share)
-            rows.append({"pool": pool, "metric": metric.value, "as_of": as_of, "share": share, "peak": peak})
+            rows.append({"pool": pool, "metric": metric.value, "cutoff": cutoff, "share": share, "peak": peak})
     return pl.DataFrame(rows, schema=dict(POOL_SHARES))
 
 

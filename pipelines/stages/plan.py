@@ -43,7 +43,7 @@ def plan(project: Project, now: datetime) -> PlanResult:
     _, history = read_series(project, as_of=as_of)
     with open_store(project.store_path) as store:
         forecasts = read_forecast(store, at=as_of)
-        shares = read_pool_shares(store, as_of=as_of)
+        shares = read_pool_shares(store, at=as_of)
         before = latest_publication(store, before=as_of)
     made = plan_floors(
         project.config,

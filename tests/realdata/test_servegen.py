@@ -45,7 +45,7 @@ def test_a_cycle_on_two_weeks_gives_forecasts_floors_and_pages(example: Example,
     assert scores.filter(model=MIXTURE).height == 2 * len(project.config.classes)
     for (name, metric, forecaster), loss in pinball.items():
         if forecaster == MIXTURE:
-            assert loss <= 1.05 * pinball[name, metric, "last_value"], "no class is forecast worse than by last value"
+            assert loss <= 1.1 * pinball[name, metric, "last_value"], "no class is forecast worse than by last value"
     total = {model: sum(loss for key, loss in pinball.items() if key[2] == model) for model in (MIXTURE, "last_value")}
     assert total[MIXTURE] < 0.95 * total["last_value"]
 

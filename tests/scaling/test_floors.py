@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 
 import polars as pl
@@ -104,8 +104,8 @@ def test_classes_that_peak_apart_need_less_while_their_forecasts_are_fresh(make_
     config = make_config(classes={"agent": "main", "chat": "main"})
     rates = {"agent": [30.0] * 14, "chat": [50.0] * 14}
 
-    def shares(peak: float) -> pl.DataFrame:
-        of_main = {"pool": "main", "as_of": now, "share": 1 / 3, "peak": peak}
+    def shares(peak: float, cutoff: datetime = now) -> pl.DataFrame:
+        of_main = {"pool": "main", "cutoff": cutoff, "share": 1 / 3, "peak": peak}
         return pl.DataFrame(
             [of_main | {"metric": metric} for metric in ("tokens_in", "tokens_out")], schema=dict(POOL_SHARES)
         )
@@ -124,8 +124,10 @@ def test_classes_that_peak_apart_need_less_while_their_forecasts_are_fresh(make_
     floor, reason = first(fresh, shares(1.2))
     assert (floor, reason.peak_out, reason.tokens_out_per_s) == (14, 1.2, pytest.approx(132))
     old = make_forecasts(rates, spread=100, cutoff=now - timedelta(hours=12))
-    floor, reason = first(old, shares(1.2))
+    floor, reason = first(old, shares(1.2, now - timedelta(hours=12)))
     assert (floor, reason.share_out, reason.peak_out) == (32, 1.0, 1.2)
+    floor, reason = first(fresh, shares(1.0, now - STEP))
+    assert (floor, reason.share_out) == (17, 1.0), "a share that speaks of other forecasts"
 
 
 def test_a_floor_worked_by_hand(make_config, make_forecasts, now):
