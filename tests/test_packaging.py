@@ -34,6 +34,8 @@ def test_no_other_distribution_ships_a_file_under_our_names() -> None:
 def test_a_dependency_that_ships_a_store_package_would_be_noticed(tmp_path: Path) -> None:
     info = tmp_path / "intruder-1.0.dist-info"
     info.mkdir()
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "__init__.py").touch()  # some finders leave out files that are not there
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: intruder\nVersion: 1.0\n")
     (info / "RECORD").write_text("store/__init__.py,,\nintruder-1.0.dist-info/METADATA,,\n")
     assert shadowing(distributions(path=[str(tmp_path)])) == {"intruder: store/__init__.py"}
