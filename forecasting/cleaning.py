@@ -12,6 +12,8 @@ from floorcast.columns import TIME, Metric
 from forecasting.quality import find, masked_steps
 from forecasting.series import FloatArray, Series
 
+MICROSECOND = timedelta(microseconds=1)
+
 
 def to_series(
     demand: pl.DataFrame, *, step: timedelta, classes: Collection[str], end: datetime, counted: Collection[str] = ()
@@ -41,11 +43,11 @@ def to_series(
 
 
 def aligned(demand: pl.DataFrame, series: Series, column: str) -> FloatArray:
-    """A column of a DEMAND frame on a series' steps, NaN where there is no row."""
-    grid = pl.DataFrame({"step_start": [series.start + place * series.step for place in range(len(series.values))]})
-    mine = demand.filter(workload_class=series.workload_class).select("step_start", column)
-    found = grid.cast({"step_start": TIME}).join(mine, on="step_start", how="left", maintain_order="left")
-    values: FloatArray = found[column].cast(pl.Float64).to_numpy()
+    """A column of one class's DEMAND rows on a series' steps, NaN where there is no row."""
+    values = np.full(len(series.values), np.nan)
+    places = ((demand["step_start"] - series.start).dt.total_microseconds() // (series.step // MICROSECOND)).to_numpy()
+    inside = (places >= 0) & (places < len(values))
+    values[places[inside]] = demand[column].cast(pl.Float64).to_numpy()[inside]
     return values
 
 

@@ -25,6 +25,9 @@ from forecasting.verdict import Target, at_level
 P = ParamSpec("P")
 T = TypeVar("T")
 
+MIN_WINDOWS = 12
+"""Without as many lead windows observed whole, nothing is known of how far a forecast is off."""
+
 TOGETHER = 64
 """Series whose experts are combined at once: more would not be faster, and take memory."""
 
@@ -62,11 +65,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Forecast:
-    """`frame` is of `floorcast.columns.FORECASTS`; `panel` and `combined` are what made its lead window."""
+    """`frame` is of `floorcast.columns.FORECASTS`; `panel` and `combined` are what made its lead window.
+    `lacks_outlook` says why the frame ends with the lead window, where it does not reach the horizon."""
 
     frame: pl.DataFrame
     panel: Panel
     combined: Combined
+    lacks_outlook: str | None = None
 
 
 def forecast_all(requests: Sequence[Request]) -> list[Forecast | str]:
@@ -109,22 +114,27 @@ def _panel(request: Request) -> Panel:
             f"the stored model {request.lead.model!r} is not known", where=request.where, remedy="run `floorcast fit`"
         )
     then, now = thaw(_parameters(request.lead, request, view))
-    return assemble(view, then=then, now=now, lead_steps=request.target.lead_steps)
+    panel = assemble(view, then=then, now=now, lead_steps=request.target.lead_steps)
+    whole = int(np.isfinite(panel.actual).sum())
+    if whole < MIN_WINDOWS:
+        raise ForecastError(
+            f"only {whole} lead windows were observed whole; margins need {MIN_WINDOWS}",
+            where=request.where,
+            remedy="look at the class's gaps with `floorcast status`; meanwhile its floors fall back",
+        )
+    return panel
 
 
 def _forecast(request: Request, panel: Panel, combined: Combined) -> Forecast:
     series, target, cutoff = request.series, request.target, request.cutoff
-    lead_steps, horizon_steps = min(target.lead_steps, target.horizon_steps), target.horizon_steps
+    lead_steps = min(target.lead_steps, target.horizon_steps)
     values, models = combined.quantiles[:lead_steps], [label(at_level(combined.weights, target.quantile))] * lead_steps
-    if request.outlook is not None and horizon_steps > lead_steps:
-        later = _outlook(request.outlook, request, series.view(cutoff))[lead_steps:]
-        values, models = np.vstack([values, later]), models + [request.outlook.model] * len(later)
-    if not np.isfinite(values).all():
-        raise ForecastError(
-            f"{models[0]} returned values that are not finite at cutoff {format_time(cutoff)}",
-            where=request.where,
-            remedy="run `floorcast fit`",
-        )
+    later: FloatArray | str = "no model is stored for the steps after the lead window"
+    if request.outlook is not None:
+        later = _or_reason(_outlook, request.outlook, request, series.view(cutoff))
+        if not isinstance(later, str):
+            values = np.vstack([values, later[lead_steps:]])
+            models += [request.outlook.model] * len(later[lead_steps:])
     frame = pl.DataFrame(values, schema=list(QUANTILE_COLUMNS)).with_columns(
         workload_class=pl.lit(series.workload_class),
         metric=pl.lit(str(series.metric)),
@@ -134,7 +144,8 @@ def _forecast(request: Request, panel: Panel, combined: Combined) -> Forecast:
         ),
         model=pl.Series(models),
     )
-    return Forecast(conform(frame, FORECASTS), panel, combined)
+    lacking = isinstance(later, str) and target.horizon_steps > lead_steps
+    return Forecast(conform(frame, FORECASTS), panel, combined, str(later) if lacking else None)
 
 
 def _parameters(fit: StoredFit, request: Request, view: View) -> Parameters:
@@ -155,4 +166,11 @@ def _outlook(fit: StoredFit, request: Request, view: View) -> FloatArray:
             f"the stored model {fit.model!r} is not known", where=request.where, remedy="run `floorcast fit`"
         )
     path = BY_NAME[fit.model].predict(_parameters(fit, request, view), view, request.target.horizon_steps)
-    return Margins.model_validate_json(fit.margins).apply(path)
+    quantiles = Margins.model_validate_json(fit.margins).apply(path)
+    if not np.isfinite(quantiles).all():
+        raise ForecastError(
+            f"{fit.model} returned values that are not finite at cutoff {format_time(view.cutoff)}",
+            where=request.where,
+            remedy="run `floorcast fit` to choose another model",
+        )
+    return quantiles

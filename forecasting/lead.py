@@ -11,7 +11,8 @@ import numpy as np
 from floorcast.errors import LeakageError
 from floorcast.units import format_duration
 from forecasting import accuracy
-from forecasting.mixture import EXPERTS, Combined, Expert, Panel, assemble, combine, first_origin
+from forecasting.mixture import EXPERTS, Combined, Expert, Panel, assemble, checked_paths, combine, first_origin
+from forecasting.mixture.experts import Past
 from forecasting.mixture.mixture import Fitted
 from forecasting.models import Parameters
 from forecasting.rows import Row, fit_row
@@ -92,6 +93,8 @@ def thaw(experts: dict[str, dict[str, Parameters]]) -> tuple[Fitted, Fitted]:
 def _fit_experts(view: View, target: Target, timer: Callable[[], float]) -> _Fit:
     fit = _Fit()
     before = view.first(first_origin(view))
+    past = Past(view, first_origin(view), target.lead_steps)
+    latest = Past(view, len(view.values), target.lead_steps)
     for expert in EXPERTS:
         if len(before.values) * view.step < expert.needs:
             have = format_duration(len(before.values) * view.step)
@@ -103,7 +106,7 @@ def _fit_experts(view: View, target: Target, timer: Callable[[], float]) -> _Fit
         try:
             then, now = (expert.fit(before), expert.fit(view)) if expert.fit else ({}, {})
             json.dumps([then, now], allow_nan=False)
-            assemble(view, then={expert.name: then}, now={expert.name: now}, lead_steps=target.lead_steps)
+            checked_paths(expert, past, latest, then=then, now=now)
         except LeakageError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a library raises disqualifies its expert, on record

@@ -44,18 +44,18 @@ def kept_share(members: Sequence[tuple[Series, Forecast]], *, quantile: float) -
 
 def peak_factor(
     members: Sequence[tuple[Series, Forecast]], peaks: Sequence[FloatArray], *, quantile: float, share: float
-) -> float:
+) -> float | None:
     """How much the pool's quantile must be raised to cover the greatest 1-minute rate of the lead window as often as it
     covers the greatest mean rate of its steps; at least 1.
 
     `peaks` are the classes' peak 1-minute rates, aligned with their series. At each past origin the greatest peak is
     taken in units of the bound that the pool had then (medians, and `share` of the spread), and the
     ceil((n + 1) q)-th smallest of these is the factor. Within a step the classes' busiest minutes are taken as
-    unrelated: their excesses over the mean add up as squares. Too few origins, or classes known up to different
-    times: 1.
+    unrelated: their excesses over the mean add up as squares. None where too few origins tell, or the classes are
+    known up to different times.
     """
     if len({(series.end, series.step, made.panel.lead_steps) for series, made in members}) > 1:
-        return 1.0
+        return None
     origins = min(len(made.panel.actual) for _, made in members)
     values = _rates(members)
     tops = np.stack([peak[-values.shape[1] :] for peak in peaks])
@@ -66,7 +66,7 @@ def peak_factor(
     bound = median + share * (at_level(past, quantile) - median)
     judged = np.isfinite(most) & (bound > 0)
     if int(judged.sum()) < MIN_ORIGINS:
-        return 1.0
+        return None
     base = LEAST_SHARE * float(np.mean(bound[judged]))
     ratios = (most[judged] + base) / (bound[judged] + base)
     return max(1.0, _conformal(ratios, quantile))

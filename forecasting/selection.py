@@ -57,11 +57,19 @@ def fit_series(
     if observed < MIN_STEPS:
         reason = f"only {observed} steps were observed; a forecast needs {MIN_STEPS}"
         return [fit_row({**key, "horizon": horizon}, NO_MODEL, reason, {}, None) for horizon in horizons], []
-    fit, scores = fit_lead(view, {**key, "horizon": "lead"}, target=target, timer=timer)
-    if len(horizons) == 1:
-        return [fit], scores
-    outlook_fit, outlook_scores = _fit_outlook(view, {**key, "horizon": "outlook"}, target=target, timer=timer)
-    return [fit, outlook_fit], [*scores, *outlook_scores]
+    fits: list[Row] = []
+    scores: list[Row] = []
+    for horizon, make in zip(horizons, (fit_lead, _fit_outlook), strict=False):
+        at = {**key, "horizon": horizon}
+        try:
+            fit, judged = make(view, at, target=target, timer=timer)
+        except LeakageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - what a series raises costs that series its fit, no other
+            fit, judged = fit_row(at, NO_MODEL, f"{type(error).__name__}: {error}", {}, None), []
+        fits.append(fit)
+        scores += judged
+    return fits, scores
 
 
 def _fit_outlook(view: View, at: Row, *, target: Target, timer: Callable[[], float]) -> tuple[Row, list[Row]]:

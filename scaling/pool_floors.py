@@ -16,7 +16,7 @@ from scaling.demand import DECIMALS, added, pool_demand
 from scaling.ladder import RUNGS, Figures, Grid, fallback_replicas
 from scaling.shape import descend, hold
 
-_FRESH, _LAST_FORECAST, _FALLBACK = map(RUNGS.index, (Rung.FRESH, Rung.LAST_FORECAST, Rung.FALLBACK))
+_FRESH, _FALLBACK = RUNGS.index(Rung.FRESH), RUNGS.index(Rung.FALLBACK)
 _DECISIVE = {"unified": slice(0, 2), "prefill": slice(0, 1), "decode": slice(1, 2)}
 """The metrics, in the order of METRICS, that a pool of each role is planned on."""
 
@@ -71,8 +71,8 @@ def pool_floors(
 
     `members` are the positions of its classes in the figures, `width` the number of steps that overlap a window
     and its lead, `before` [1 + windows] what was published before, 0 for nothing, `share` [metrics] what the pool
-    keeps of its classes' spread where all their forecasts are fresh, and `peak` [metrics] the factor for its busiest
-    minute where all of them are forecast.
+    keeps of its classes' spread within the lead window where all their forecasts are fresh, and `peak` [metrics] the
+    factor for its busiest minute, on whatever rung there is a figure.
     """
     steps = windows + width - 1
     quantile = figures.quantile[members, :, :steps]
@@ -80,8 +80,9 @@ def pool_floors(
     known = ~np.isnan(quantile)
     class_median = figures.median[members, :, :steps]
     worst = figures.rung[members, :, :steps].max(axis=0)
-    kept_share = np.where(worst == _FRESH, share[:, None], 1.0)
-    kept_peak = np.where(worst <= _LAST_FORECAST, peak[:, None], 1.0)
+    # Further ahead than the lead window, classes err together: a day that is busier than usual is so for all.
+    kept_share = np.where((worst == _FRESH) & (np.arange(steps) < width), share[:, None], 1.0)
+    kept_peak = np.where(worst < _FALLBACK, peak[:, None], 1.0)
     demand, median = pool_demand(quantile, class_median, kept_share, kept_peak), added(class_median)
     required, binding = required_replicas(
         tokens_in_per_s=demand[0], tokens_out_per_s=demand[1], capacity=pool.capacity, role=pool.role

@@ -5,6 +5,26 @@ the coverage they really achieved, and all are weighted by their trailing loss (
 """
 
 from forecasting.mixture.experts import EXPERTS, Expert
-from forecasting.mixture.mixture import Combined, Panel, assemble, combine, first_origin, greatest, replay
+from forecasting.mixture.mixture import (
+    Combined,
+    Panel,
+    assemble,
+    checked_paths,
+    combine,
+    first_origin,
+    greatest,
+    replay,
+)
 
-__all__ = ["EXPERTS", "Combined", "Expert", "Panel", "assemble", "combine", "first_origin", "greatest", "replay"]
+__all__ = [
+    "EXPERTS",
+    "Combined",
+    "Expert",
+    "Panel",
+    "assemble",
+    "checked_paths",
+    "combine",
+    "first_origin",
+    "greatest",
+    "replay",
+]

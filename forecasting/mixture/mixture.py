@@ -9,7 +9,8 @@ from datetime import timedelta
 import numpy as np
 
 from floorcast.columns import QUANTILE_LEVELS
-from forecasting.mixture.experts import EXPERTS, Past
+from floorcast.errors import LeakageError
+from forecasting.mixture.experts import EXPERTS, Expert, Past
 from forecasting.mixture.online import SPREADS, BoolArray, Input, Outcome, advance
 from forecasting.models.base import DAY, Parameters
 from forecasting.series import FloatArray, View
@@ -30,9 +31,9 @@ Fitted = Mapping[str, Parameters]
 @dataclass(frozen=True)
 class Panel:
     """One series, ready to be combined: `points` (origins, experts) forecasts of the greatest rate within the lead
-    window, `actual` (origins,) what came, NaN where a step of it is missing or still ahead, `mean` (origins,) the mean
-    rate before, `live` (experts, lead steps) the paths from the cutoff. The last origin is the cutoff itself, each
-    other one `spacing` steps before the next."""
+    window, `actual` (origins,) what came, NaN where a step of it is missing or still ahead, `mean` and `highest`
+    (origins,) of the rates before, `live` (experts, lead steps) the paths from the cutoff. The last origin is the
+    cutoff itself, each other one `spacing` steps before the next."""
 
     step: timedelta
     spacing: int
@@ -40,6 +41,7 @@ class Panel:
     points: FloatArray
     actual: FloatArray
     mean: FloatArray
+    highest: FloatArray
     live: FloatArray
     usable: BoolArray
 
@@ -80,24 +82,25 @@ def assemble(view: View, *, then: Fitted, now: Fitted, lead_steps: int) -> Panel
     """What a view's origins and the experts make of the lead window.
 
     `then` are parameters from before the first origin, which none of the judged origins shaped; `now` those that the
-    live forecast uses. An expert that is not in both is not used.
-
-    Raises ValueError where an expert returns something that is no forecast.
+    live forecast uses. An expert that is not in both is not used, nor one that fails or returns something that is no
+    forecast: the others go on without it.
     """
     first = first_origin(view)
     past, latest = Past(view, first, lead_steps), Past(view, len(view.values), lead_steps)
     fallback, live_fallback = EXPERTS[0].paths(past, {}), EXPERTS[0].paths(latest, {})[0]
-    used = np.array([expert.name in then and expert.name in now for expert in EXPERTS])
     blind = ~np.isfinite(fallback[:, 0])  # nothing had been observed yet
+    used = np.zeros(len(EXPERTS), dtype=bool)
     points, live = [], []
-    for expert, use in zip(EXPERTS, used, strict=True):
-        paths = expert.paths(past, then[expert.name]) if use else fallback
-        ahead = expert.paths(latest, now[expert.name])[0] if use else live_fallback
-        if paths.shape != fallback.shape or ahead.shape != live_fallback.shape:
-            raise ValueError(f"{expert.name} returned forecasts of shape {paths.shape}, not {fallback.shape}")
-        unusable = ~(np.isfinite(paths) & (paths >= 0)) & ~blind[:, None]
-        if unusable.any() or not (np.isfinite(ahead) & (ahead >= 0)).all():
-            raise ValueError(f"{expert.name} returned {int(unusable.sum())} values that are negative or not finite")
+    for place, expert in enumerate(EXPERTS):
+        paths, ahead = fallback, live_fallback
+        if expert.name in then and expert.name in now:
+            try:
+                paths, ahead = checked_paths(expert, past, latest, then=then[expert.name], now=now[expert.name])
+                used[place] = True
+            except LeakageError:
+                raise
+            except Exception:  # noqa: BLE001, S110 - its weight goes to the others; the next fit puts it on record
+                pass
         points.append(paths.max(axis=1))
         live.append(ahead)
     stacked = np.stack(points, axis=1)
@@ -112,9 +115,27 @@ def assemble(view: View, *, then: Fitted, now: Fitted, lead_steps: int) -> Panel
         points=stacked[kept],
         actual=np.where(blind, np.nan, greatest(view.values, lead_steps)[first:])[kept],
         mean=past.mean()[kept],
+        highest=np.nan_to_num(past.highest())[kept],
         live=np.stack(live),
         usable=used,
     )
+
+
+def checked_paths(
+    expert: Expert, past: Past, latest: Past, *, then: Parameters, now: Parameters
+) -> tuple[FloatArray, FloatArray]:
+    """An expert's paths at all origins, and at the cutoff: (origins, lead steps) and (lead steps,).
+
+    Raises ValueError where they are no forecast, and what the expert raises.
+    """
+    paths, ahead = expert.paths(past, then), expert.paths(latest, now)[0]
+    if paths.shape != (past.origins, past.lead_steps) or ahead.shape != (past.lead_steps,):
+        raise ValueError(f"{expert.name} returned forecasts of shape {paths.shape}")
+    blind = ~np.isfinite(past.back(1))  # nothing had been observed yet
+    unusable = ~(np.isfinite(paths) & (paths >= 0)) & ~blind[:, None]
+    if unusable.any() or not (np.isfinite(ahead) & (ahead >= 0)).all():
+        raise ValueError(f"{expert.name} returned {int(unusable.sum())} values that are negative or not finite")
+    return paths, ahead
 
 
 def combine(panels: Sequence[Panel], *, judged: timedelta = 4 * DAY) -> list[Combined]:
@@ -127,6 +148,7 @@ def combine(panels: Sequence[Panel], *, judged: timedelta = 4 * DAY) -> list[Com
         points=_stack([panel.points for panel in panels], longest),
         actual=_stack([panel.actual for panel in panels], longest, blank=True),
         mean=_stack([panel.mean for panel in panels], longest),
+        highest=_stack([panel.highest for panel in panels], longest),
         usable=np.stack([panel.usable for panel in panels]),
         delay=panels[0].overlap,
         step=panels[0].apart,
@@ -159,6 +181,7 @@ def replay(view: View, *, lead_steps: int, first_origin: int) -> FloatArray:
         points=np.where(blind, 0.0, points)[:, None],
         actual=np.where(blind, np.nan, greatest(view.values, lead_steps)[first:, None]),
         mean=past.mean()[:, None],
+        highest=np.nan_to_num(past.highest())[:, None],
         usable=np.ones((1, len(EXPERTS)), dtype=bool),
         delay=lead_steps,
         step=view.step,

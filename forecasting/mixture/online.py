@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from floorcast.columns import QUANTILE_LEVELS
+from forecasting.models.logscale import CEILING
 from forecasting.series import FloatArray
 
 BoolArray = npt.NDArray[np.bool_]
@@ -65,13 +66,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Input:
-    """What came in, one row an origin: `points` (origins, series, experts) in tokens/s, `actual` and `mean`
-    (origins, series) in tokens/s, `usable` (series, experts). What came after origin t, `actual[t]`, is looked at from
-    origin t + `delay` on; NaN is not learned from."""
+    """What came in, one row an origin, in tokens/s: `points` (origins, series, experts); `actual`, and of the rates
+    before the `mean` and the `highest`, (origins, series). `usable` is (series, experts). What came after origin t,
+    `actual[t]`, is looked at from origin t + `delay` on; NaN is not learned from."""
 
     points: FloatArray
     actual: FloatArray
     mean: FloatArray
+    highest: FloatArray
     usable: BoolArray
     delay: int
     step: timedelta
@@ -154,7 +156,8 @@ class _State:
         weights = np.exp(-SHARPNESS * np.minimum(worse_by, 1e3)) * self._members
         weights /= weights.sum(axis=1, keepdims=True)
         mixed, mixed_scale = (weights * bound).sum(axis=1), (weights * scale[..., None]).sum(axis=1)
-        quantiles = np.sort(np.maximum(mixed + self.correction * mixed_scale, 0.0), axis=1)
+        ceiling = CEILING * self._given.highest[origin][:, None]
+        quantiles = np.sort(np.clip(mixed + self.correction * mixed_scale, 0.0, ceiling), axis=1)
         return _Issued(scale, bound, weights, mixed, mixed_scale, quantiles)
 
     def learn(self, origin: int, known: BoolArray, then: _Issued) -> tuple[FloatArray, FloatArray]:
@@ -167,14 +170,16 @@ class _State:
         self._middle += self._fade(MIDDLE_ERROR) * learned * (error - self._middle)
         self._long += self._fade(LONG_ERROR) * learned * (error - self._long)
 
-        residual = (actual - self._points[origin]) / then.scale
+        # A class that wakes is off by its whole rate, which thousands of its idle errors would not explain.
+        woken = LEAST_LEVEL * actual
+        residual = (actual - self._points[origin]) / np.maximum(then.scale, woken)
         self._spread += self._fade(RESIDUAL_HALF_LIFE) * learned * (np.abs(residual) - self._spread)
         pace = RATE * learned[..., None] * np.maximum(self._spread[..., None], np.abs(self.offset))
         self.offset += pace * ((residual[..., None] > self.offset) - _TAIL)
 
         self._seen += known
         first = 1 / np.maximum(self._seen, 1)[:, None]  # what comes first counts as its plain mean
-        off = (actual - then.mixed) / then.mixed_scale
+        off = (actual - then.mixed) / np.maximum(then.mixed_scale, woken)
         ease = np.maximum(self._fade(RESIDUAL_HALF_LIFE), first[:, 0]) * known
         self._correction_spread += ease * (np.abs(off[:, _MEDIAN]) - self._correction_spread)
         pace = CORRECTION_RATE * learned * self._correction_spread[:, None]

@@ -61,7 +61,7 @@ class FourierArima:
             warnings.simplefilter("ignore")
             model.fit(filled, X=self._terms(recent, 0, len(filled)))
             path = model.predict(h=horizon, X=self._terms(recent, len(filled), horizon))["mean"]
-        return from_log(path, parameters["offset"], ceiling=view.values)
+        return from_log(path, parameters["offset"], highest=np.nanmax(view.values, keepdims=True))
 
     def _terms(self, view: View, skip: int, count: int) -> FloatArray:
         """Sines and cosines, shape (count, 2 x harmonics), of the steps from `skip` after the view's start on."""

@@ -24,8 +24,8 @@ def to_log(values: FloatArray, offset: float) -> FloatArray:
     return result
 
 
-def from_log(values: FloatArray, offset: float, *, ceiling: FloatArray) -> FloatArray:
-    """Back to tokens/s, from 0 to `CEILING` times the largest of `ceiling`."""
-    top = CEILING * float(np.nanmax(ceiling)) + offset
+def from_log(values: FloatArray, offset: float, *, highest: FloatArray) -> FloatArray:
+    """Back to tokens/s, from 0 to `CEILING` times the `highest` rate seen, which broadcasts."""
+    top = CEILING * highest + offset
     result: FloatArray = np.maximum(np.exp(np.minimum(values, np.log(top))) - offset, 0.0)
     return result

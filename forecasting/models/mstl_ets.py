@@ -68,7 +68,10 @@ class MstlEts:
         elif parameters["smoothing"][3] is None:
             phi = 1.0
         # The filter starts from the first hours of the tail; two days on, its start is forgotten.
-        start = adjusted[begin:][np.isfinite(adjusted[begin:])][: max(view.steps_in(HOUR), 1)]
+        known = adjusted[begin:first]
+        start = known[np.isfinite(known)][: max(view.steps_in(HOUR), 1)]
+        if not len(start):
+            raise ValueError("nothing was observed in the two days before the first origin")
         level, trend = float(start.mean()), 0.0
         levels, trends = np.empty(len(adjusted) - first + 1), np.empty(len(adjusted) - first + 1)
         for place, value in enumerate(adjusted[begin:].tolist(), begin):
@@ -80,7 +83,8 @@ class MstlEts:
         steps = np.arange(horizon)
         ahead = season[first + np.arange(len(levels))[:, None] + steps]
         grown = trends[:, None] * np.cumsum(phi ** (steps + 1.0))
-        return from_log(levels[:, None] + grown + ahead, parameters["offset"], ceiling=view.values)
+        highest = np.fmax.accumulate(view.values)[first - 1 :, None]
+        return from_log(levels[:, None] + grown + ahead, parameters["offset"], highest=highest)
 
     def _places(self, view: View, count: int) -> npt.NDArray[np.int64]:
         period = view.steps_in(self.seasons[-1])

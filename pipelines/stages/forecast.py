@@ -26,7 +26,7 @@ from store.connection import open_store
 from store.drift import write_drift
 from store.fits import read_fits
 from store.forecasts import write_forecasts
-from store.pool_shares import write_pool_shares
+from store.pool_shares import read_pool_shares, write_pool_shares
 
 
 class ForecastResult(StageResult):
@@ -59,6 +59,7 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
     known = apply_known(project, observed, as_of=as_of)
     with open_store(project.store_path) as store:
         fits = read_fits(store, at=as_of)
+        shares_before = read_pool_shares(store, at=as_of)
     if fits.is_empty():
         raise ForecastError("no model was ever fitted", where=str(project.store_path), remedy="run `floorcast fit`")
     requests: dict[tuple[str, Metric], Request] = {}
@@ -73,6 +74,9 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
             failed[" ".join(key)] = wanted
         else:
             requests[key], fitted[key] = wanted, rows["cutoff"][0]
+    for name, metric in product(project.config.classes, Metric):
+        if (name, metric) not in requests:
+            failed.setdefault(f"{name} {metric}", "it was never fitted")
     done: dict[tuple[str, Metric], Forecast] = {}
     with threadpool_limits(1):
         for key, outcome in zip(requests, forecast_all(list(requests.values())), strict=True):
@@ -80,8 +84,10 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
                 failed[" ".join(key)] = outcome
             else:
                 done[key] = outcome
+                if outcome.lacks_outlook:
+                    failed[f"{' '.join(key)} after the lead window"] = outcome.lacks_outlook
     made = pl.concat(known.put_onto(one.frame, key) for key, one in done.items()) if done else empty(FORECASTS)
-    shares = _pool_shares(project, requests, done, demand)
+    shares = _pool_shares(project, requests, done, demand, shares_before)
     with open_store(project.store_path) as store, store.transaction():
         write_forecasts(store, run_id("forecast", as_of), made)
         write_pool_shares(store, run_id("forecast", as_of), shares)
@@ -105,9 +111,13 @@ def _pool_shares(
     requests: dict[tuple[str, Metric], Request],
     done: dict[tuple[str, Metric], Forecast],
     demand: pl.DataFrame,
+    known: pl.DataFrame,
 ) -> pl.DataFrame:
-    """What each pool needs of its classes together. Where a class has no forecast its pool has no row, and adds up."""
+    """What each pool needs of its classes together. Where a class has no forecast its pool has no row, and adds up.
+    `known` are the POOL_SHARES before."""
     config = project.config
+    by_class = {name: rows for (name,), rows in demand.partition_by("workload_class", as_dict=True).items()}
+    before = {(row["pool"], row["metric"]): row["peak"] for row in known.to_dicts()}
     rows = []
     for (pool, spec), metric in product(config.pools.items(), Metric):
         keys = [(name, metric) for name, served in config.classes.items() if served.pools[0] == pool]
@@ -116,8 +126,14 @@ def _pool_shares(
             cutoff = max(requests[key].cutoff for key in keys)
             share, peak = kept_share(members, quantile=spec.margin.quantile), 1.0
             if spec.margin.peak:
-                peaks = [aligned(demand, series, f"peak_{metric.value}_per_s") for series, _ in members]
-                peak = peak_factor(members, peaks, quantile=spec.margin.quantile, share=share)
+                column = f"peak_{metric.value}_per_s"
+                peaks = [
+                    aligned(by_class.get(series.workload_class, demand.clear()), series, column)
+                    for series, _ in members
+                ]
+                found = peak_factor(members, peaks, quantile=spec.margin.quantile, share=share)
+                # What is not known now does not lower a floor: the busiest minute stays as it was.
+                peak = before.get((pool, metric.value), 1.0) if found is None else found
             rows.append({"pool": pool, "metric": metric.value, "cutoff": cutoff, "share": share, "peak": peak})
     return pl.DataFrame(rows, schema=dict(POOL_SHARES))
 

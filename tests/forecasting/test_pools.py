@@ -128,7 +128,7 @@ def test_without_peaks_above_the_mean_or_without_enough_of_them_nothing_is_raise
     flat = [series.values for series, _ in members]
     assert peak_factor(members, flat, quantile=0.95, share=share) == pytest.approx(1.0, abs=0.02)
     unknown = [np.full(len(series.values), np.nan) for series, _ in members]
-    assert peak_factor(members, unknown, quantile=0.95, share=share) == 1
+    assert peak_factor(members, unknown, quantile=0.95, share=share) is None
 
 
 def test_what_is_not_comparable_adds_up(make_series) -> None:

@@ -239,6 +239,25 @@ def test_margins_are_kept_for_the_first_step_the_lead_window_and_doubling_horizo
     assert target_ends(Target(quantile=0.95, lead_steps=lead, horizon_steps=horizon)) == ends
 
 
+def test_without_a_whole_lead_window_there_is_no_forecast_rather_than_one_without_margins(
+    make_series: Make,
+) -> None:
+    """Every other step is missing: no greatest rate of two steps was ever seen."""
+    values = np.where(np.arange(600) % 2, np.nan, 1000 + 300 * np.random.default_rng(1).standard_normal(600))
+    series = make_series(values[:-1])
+    fits, _ = fit_series(series, cutoff=series.end, target=TARGET, timer=itertools.count().__next__)
+    assert "only 0 lead windows were observed whole; margins need 12" in str(outcome(series, *fits))
+
+
+def test_a_fit_that_raises_costs_its_series_the_model_and_says_why(daily: Callable[..., Series]) -> None:
+    """A lead window of a day or more is none of the experts' business."""
+    series = daily(4)
+    long = Target(quantile=0.95, lead_steps=96, horizon_steps=200)
+    fits, _ = fit_series(series, cutoff=series.end, target=long, timer=itertools.count().__next__)
+    lead = next(row for row in fits if row["horizon"] == "lead")
+    assert (lead["model"], "shorter than a day" in str(lead["reason"])) == (NO_MODEL, True)
+
+
 def test_rows_become_the_frames_that_the_store_takes(daily: Callable[..., Series]) -> None:
     series = daily(4, noise=0.05)
     fits, scores = fit_series(series, cutoff=series.end, target=TARGET, timer=itertools.count().__next__)
@@ -262,17 +281,20 @@ def test_a_fit_made_for_another_step_is_not_used(daily: Callable[..., Series]) -
     assert "mixture was fitted for step 15m, " in said
     assert "now it is step 1h" in said
     other = json.dumps({**json.loads(str(outlook["parameters"])), "settings": "step 1h"})
-    assert "was fitted for step 1h" in str(outcome(series, lead, {**outlook, "parameters": other}))
+    made = outcome(series, lead, {**outlook, "parameters": other})
+    assert isinstance(made, Forecast)
+    assert "was fitted for step 1h" in str(made.lacks_outlook)
 
 
 def test_a_stored_model_that_is_gone_is_an_error_not_another_model(daily: Callable[..., Series]) -> None:
     series = daily(4)
     lead, outlook = fit(series, horizon="lead")[0], fit(series)[0]
     gone = {**outlook, "model": "crystal_ball"}
-    for fits in ((gone, outlook), (lead, gone)):
-        said = outcome(series, *fits)
-        assert isinstance(said, str)
-        assert "the stored model 'crystal_ball' is not known" in said
+    assert "the stored model 'crystal_ball' is not known" in str(outcome(series, gone, outlook))
+    made = outcome(series, lead, gone)
+    assert isinstance(made, Forecast)
+    assert "the stored model 'crystal_ball' is not known" in str(made.lacks_outlook)
+    assert made.frame.height == TARGET.lead_steps, "a failing outlook does not cost the lead window"
 
 
 @pytest.mark.parametrize(("level", "value"), [(0.5, 3.0), (0.95, 6.0), (0.925, 5.5), (0.99, 8.0), (0.1, 1.0)])

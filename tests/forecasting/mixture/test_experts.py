@@ -69,14 +69,15 @@ def test_no_expert_goes_above_three_times_the_greatest_rate_or_below_zero() -> N
 @pytest.mark.parametrize("expert", EXPERTS, ids=lambda expert: expert.name)
 def test_what_comes_after_an_origin_changes_none_of_its_forecasts(expert: Expert, daily: Callable[..., object]) -> None:
     series = daily(10, noise=0.3)
-    values = series.values  # type: ignore[attr-defined]
+    values = series.values.copy()  # type: ignore[attr-defined]
     first, origin = 8 * DAY_STEPS, 9 * DAY_STEPS
-    shuffled = values.copy()
-    np.random.default_rng(1).shuffle(shuffled[origin:])
+    values[6 * DAY_STEPS + 5 : 8 * DAY_STEPS - 3] = np.nan  # an outage before the first origin
     parameters = expert.fit(view(values[:first])) if expert.fit else {}
-    before, after = (expert.paths(Past(view(each), first, 3), parameters) for each in (values, shuffled))
-    np.testing.assert_array_equal(before[: origin - first + 1], after[: origin - first + 1])
-    assert not np.array_equal(before[origin - first + 1 :], after[origin - first + 1 :])
+    before = expert.paths(Past(view(values), first, 3), parameters)
+    for future in (100 * values[origin:], np.full(len(values) - origin, np.nan), np.zeros(len(values) - origin)):
+        after = expert.paths(Past(view(np.concatenate([values[:origin], future])), first, 3), parameters)
+        np.testing.assert_array_equal(before[: origin - first + 1], after[: origin - first + 1])
+        assert not np.array_equal(before[origin - first + 1 :], after[origin - first + 1 :])
 
 
 @given(values=arrays(float, 60, elements=st.one_of(st.floats(0, 1e6), st.just(np.nan))), first=st.integers(1, 60))

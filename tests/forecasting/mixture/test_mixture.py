@@ -12,6 +12,7 @@ from floorcast.columns import QUANTILE_LEVELS, Metric
 from forecasting.lead import LEAST_EARNED, fit_lead, label
 from forecasting.mixture import EXPERTS, Combined, Expert, Panel, assemble, combine, first_origin, replay
 from forecasting.mixture import experts as experts_module
+from forecasting.models import Parameters
 from forecasting.series import FloatArray, Series
 from forecasting.verdict import Target
 
@@ -110,6 +111,32 @@ def test_a_class_that_never_changes_is_forecast_exactly(make_series: Callable[..
     for rate in (0.0, 250.0):
         _, combined = made(make_series(np.full(400, rate)))
         np.testing.assert_allclose(combined.quantiles, rate, atol=1e-3)
+
+
+@pytest.mark.parametrize("asleep", [0.0, 1e-3, 0.1])
+def test_a_class_that_wakes_is_forecast_within_reach_of_what_it_does(
+    asleep: float, make_series: Callable[..., Series]
+) -> None:
+    """Ten days idle, or nearly so, then 1,000 tokens/s: a quarter of an hour, a day and four days later."""
+    awake = 1000 * np.exp(0.05 * np.random.default_rng(1).standard_normal(4 * 96))
+    for since in (1, 96, 4 * 96):
+        _, combined = made(make_series(np.concatenate([np.full(10 * 96, asleep), awake[:since]])))
+        assert combined.quantiles[:, AT_95].max() <= 3.01 * awake[:since].max()
+        if since > 90:
+            assert 1000 < combined.quantiles[:, AT_95].max() < 2000
+            assert 800 < combined.quantiles[:, AT_50].max() < 1300
+
+
+def test_an_expert_that_fails_after_the_fit_leaves_its_weight_to_the_others(
+    daily: Daily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = daily(3, noise=0.1).view(daily(3).end)
+    faulty = Expert("faulty", experts_module.PEAK_OVER, _crash)
+    monkeypatch.setattr("forecasting.mixture.mixture.EXPERTS", (EXPERTS[0], faulty))
+    fitted: dict[str, Parameters] = {"last_value": {}, "faulty": {}}
+    [combined] = combine([assemble(view, then=fitted, now=fitted, lead_steps=3)])
+    np.testing.assert_allclose(combined.weights.sum(axis=0), 1.0)
+    assert (combined.weights[1] == 0).all()
 
 
 def _crash(past: object, parameters: object) -> FloatArray:

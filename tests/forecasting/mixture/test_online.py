@@ -19,8 +19,8 @@ AT_95 = QUANTILE_LEVELS.index(0.95)
 def given_input(points: FloatArray, actual: FloatArray, *, delay: int = 1, usable: list[bool] | None = None) -> Input:
     """One series of about 100 tokens/s: `points` (origins, experts), `actual` (origins,)."""
     known = np.array([usable or [True] * points.shape[1]])
-    mean = np.full((len(points), 1), 100.0)
-    return Input(points=points[:, None], actual=actual[:, None], mean=mean, usable=known, delay=delay, step=STEP)
+    mean, highest = np.full((len(points), 1), 100.0), np.full((len(points), 1), 1e9)
+    return Input(points[:, None], actual[:, None], mean, highest, known, delay, STEP)
 
 
 def run(points: FloatArray, actual: FloatArray, **more: object) -> Outcome:
@@ -85,6 +85,7 @@ def test_series_of_a_batch_do_not_touch_each_other() -> None:
             points=np.full((200, 2, 2), 100.0),
             actual=np.stack([one, other], axis=1),
             mean=np.full((200, 2), 100.0),
+            highest=np.full((200, 2), 1e9),
             usable=np.ones((2, 2), dtype=bool),
             delay=1,
             step=STEP,
