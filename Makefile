@@ -40,5 +40,5 @@ check: setup
 	$(BIN)/pytest -q tests/docs
 
 bench: setup
-	@for suite in $(filter-out benchmarks/report.py,$(wildcard benchmarks/[a-z]*.py)); do \
-	  name=$$(basename $$suite .py); $(BIN)/python -m benchmarks.$$name --json benchmarks/results/$$name.json || exit 1; done
+	@for suite in $(filter-out benchmarks/report.py,$(wildcard benchmarks/[a-z]*.py benchmarks/[a-z]*/__main__.py)); do \
+	  name=$$(basename $${suite%/__main__.py} .py); $(BIN)/python -m benchmarks.$$name --json benchmarks/results/$$name.json || exit 1; done

@@ -36,6 +36,9 @@ CORRECTION_RATE = 0.12
 LEAST_ERROR, LEAST_LEVEL = 0.02, 0.1
 """Added to errors and forecasts in a scale, as shares of the series' mean: a quiet hour must not promise quiet."""
 
+MOST_SURPRISE = 20.0
+"""A residual counts for the spread as no more than this many spreads, and one unit."""
+
 LEAST_UNIT = 1e-3
 """Where the mixture loses nothing, losses are counted in this share of the least error."""
 
@@ -170,18 +173,18 @@ class _State:
         self._middle += self._fade(MIDDLE_ERROR) * learned * (error - self._middle)
         self._long += self._fade(LONG_ERROR) * learned * (error - self._long)
 
-        # A class that wakes is off by its whole rate, which thousands of its idle errors would not explain.
-        woken = LEAST_LEVEL * actual
-        residual = (actual - self._points[origin]) / np.maximum(then.scale, woken)
-        self._spread += self._fade(RESIDUAL_HALF_LIFE) * learned * (np.abs(residual) - self._spread)
+        residual = (actual - self._points[origin]) / then.scale
+        self._spread += self._fade(RESIDUAL_HALF_LIFE) * learned * (_surprise(residual, self._spread) - self._spread)
         pace = RATE * learned[..., None] * np.maximum(self._spread[..., None], np.abs(self.offset))
         self.offset += pace * ((residual[..., None] > self.offset) - _TAIL)
 
         self._seen += known
         first = 1 / np.maximum(self._seen, 1)[:, None]  # what comes first counts as its plain mean
-        off = (actual - then.mixed) / np.maximum(then.mixed_scale, woken)
+        off = (actual - then.mixed) / then.mixed_scale
         ease = np.maximum(self._fade(RESIDUAL_HALF_LIFE), first[:, 0]) * known
-        self._correction_spread += ease * (np.abs(off[:, _MEDIAN]) - self._correction_spread)
+        self._correction_spread += ease * (
+            _surprise(off[:, _MEDIAN], self._correction_spread) - self._correction_spread
+        )
         pace = CORRECTION_RATE * learned * self._correction_spread[:, None]
         self.correction += pace * ((off > self.correction) - _TAIL)
 
@@ -215,6 +218,12 @@ def _pinball(actual: FloatArray, forecast: FloatArray) -> FloatArray:
     error = actual - forecast
     losses: FloatArray = np.maximum(_LEVELS * error, -_TAIL * error)
     return losses
+
+
+def _surprise(residual: FloatArray, spread: FloatArray) -> FloatArray:
+    """Absolute residuals as far as they teach: a class that wakes is off by thousands of its idle errors at once, and
+    its errors follow within the hour, but not its spread, which is slow."""
+    return np.minimum(np.abs(residual), MOST_SURPRISE * spread + 1.0)
 
 
 def _warm_up(given: Input) -> tuple[FloatArray, FloatArray]:
