@@ -1,8 +1,9 @@
 """floorcast's own forecasts on the same origins.
 
-The lead window is replayed by `forecasting.mixture.replay`: the product's experts, spreads, weights and correction, fitted
-anew each day. It differs from a cycle in that it remembers from the first day on, where a cycle looks back six days, and
-judges each day's fit on the days after it. The outlook, and the timing of 1,000 classes, are the product's own functions.
+The lead window is replayed by `forecasting.mixture.replay`: the product's experts, spreads, weights and correction,
+fitted anew each day. It differs from a cycle in that it remembers from the first day on, where a cycle looks back six
+days, and judges each day's fit on the days after it. The outlook, and the timing of 1,000 classes, are the product's
+own functions.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ FORMS = {"add": "added in tokens/s", "ratio10": "by ratio (base 10 %)", "ratio1"
 METHODS = """\
 | method | what it is |
 | --- | --- |
-| floorcast | the product's experts combined online, fitted daily, replayed over all origins (`forecasting.mixture.replay`); day ahead, its outlook |
+| floorcast | its experts combined online, fitted daily (`forecasting.mixture.replay`); day ahead its outlook |
 | last_value | the newest observed rate, held |
 | seasonal_naive | the rate at the same time of the last day |
 | auto_arima | non-seasonal AutoARIMA of statsforecast (NVIDIA Dynamo's default), approximate search as in R's \
