@@ -44,6 +44,11 @@ class Layout:
     exact_clock: bool
     """whether two equal rows must be one row twice"""
 
+    @property
+    def number_positions(self) -> tuple[int, ...]:
+        """where in `columns` the tokens and requests are"""
+        return tuple(position for position in range(1, len(self.columns)) if position != self.class_position)
+
 
 def layout_of(source: TraceSource, *, step: timedelta, classes: Collection[str]) -> Layout:
     """How to read a source of single requests or sums. Raises ConfigError where the settings contradict."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -168,11 +169,9 @@ def _load(con: duckdb.DuckDBPyConnection, file: TraceFile, layout: Layout, *, af
     """
     try:
         for strict in (True, False):
-            scan = scan_file(con, file, layout.columns, strict=strict)
+            scan = scan_file(con, file, layout.columns, numbers=layout.number_positions, strict=strict)
             time, earliest = _time(con, scan, layout)
-            _forget_unsplit(con)
-            con.execute(f"INSERT INTO parsed {_parse_sql(scan, layout, time=time)}")
-            unsplit = _unsplit(con, file)
+            unsplit = _insert(con, file, scan, f"INSERT INTO parsed {_parse_sql(scan, layout, time=time)}")
             if unsplit.is_empty() or not scan.strict:
                 break
             con.execute(f"DELETE FROM parsed WHERE rowid > {after}")
@@ -182,6 +181,20 @@ def _load(con: duckdb.DuckDBPyConnection, file: TraceFile, layout: Layout, *, af
     if first is None:
         first, last = after + 1, after
     return _Loaded(file, scan, earliest, first, last, unsplit)
+
+
+def _insert(con: duckdb.DuckDBPyConnection, file: TraceFile, scan: Scan, insert: str) -> pl.DataFrame:
+    """Append the rows that `insert` selects from a file, and hand back the lines that are no rows.
+
+    As numbers while all of them are; from the start and as text, which tells what is wrong, where one is not.
+    """
+    if scan.numeric is not None:
+        with suppress(duckdb.ConversionException, duckdb.InvalidInputException):
+            con.execute(f"{insert} FROM {scan.numeric}")
+            return Rejects.none()
+    _forget_unsplit(con)
+    con.execute(f"{insert} FROM {scan.relation}")
+    return _unsplit(con, file)
 
 
 def _time(con: duckdb.DuckDBPyConnection, scan: Scan, layout: Layout) -> tuple[str, int]:
@@ -207,7 +220,7 @@ def _time(con: duckdb.DuckDBPyConnection, scan: Scan, layout: Layout) -> tuple[s
 
 
 def _parse_sql(scan: Scan, layout: Layout, *, time: str) -> str:
-    """Query of a row of `parsed` for every row of a file, what cannot be read as null."""
+    """What a row of `parsed` is for every row of a file, what cannot be read as null: a query without its FROM."""
 
     def number(position: int | None) -> str:
         return "NULL" if position is None else f"TRY_CAST({scan.values[position]} AS DOUBLE)"
@@ -218,7 +231,7 @@ def _parse_sql(scan: Scan, layout: Layout, *, time: str) -> str:
         columns.append(class_sql(value, layout))
     if layout.row_interval is not None:
         columns += [number(layout.requests_position), f"hash({value})"]
-    return f"SELECT {', '.join(columns)} FROM {scan.relation}"
+    return f"SELECT {', '.join(columns)}"
 
 
 def _judge(

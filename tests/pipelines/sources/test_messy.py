@@ -17,7 +17,7 @@ BAD = {
     "yesterday,1,2": "unparsable_time",
     "2024-05-10 25:00:00,1,2": "unparsable_time",
     "{t},,2": "missing_tokens",
-    "{t},many,2": "missing_tokens",
+    "{t},{no_count},2": "missing_tokens",
     "{t},1,-2": "negative_tokens",
     "{t},10000001,2": "absurd_tokens",
     "{t},1,2,3": "malformed_row",
@@ -33,8 +33,11 @@ def spelt(moment: datetime, stamp: str) -> str:
     return moment.strftime(stamp)
 
 
+@pytest.mark.parametrize("no_count", ["many", "nan"], ids=["some tokens are words", "all tokens are numbers"])
 @pytest.mark.parametrize("usual", [*STAMPS, "+02"])
-def test_a_messy_file_agrees_with_plain_python(tmp_path: Path, run: Callable[..., Any], usual: str) -> None:
+def test_a_messy_file_agrees_with_plain_python(
+    tmp_path: Path, run: Callable[..., Any], usual: str, no_count: str
+) -> None:
     """Whatever spelling is the usual one, a row in another means the same time."""
     rng = random.Random(7)
     lines: list[str] = []
@@ -45,7 +48,7 @@ def test_a_messy_file_agrees_with_plain_python(tmp_path: Path, run: Callable[...
         written = spelt(moment, rng.choice([*STAMPS, "+02"]) if rng.random() < 0.1 else usual)
         if 2 < second < 5990 and rng.random() < 0.05:
             bad = rng.choice(list(BAD))
-            lines.append(bad.format(t=written))
+            lines.append(bad.format(t=written, no_count=no_count))
             rejected[len(lines)] = BAD[bad]
         tokens = (rng.randrange(5000), rng.randrange(300))
         row = f"{written},{tokens[0]},{tokens[1]}"

@@ -54,6 +54,32 @@ def test_each_reason(tmp_path: Path, run: Run, row: str, reason: str) -> None:
     assert (result.rows_read, result.rows_used) == (62, 61)
 
 
+def test_tokens_that_are_no_number_far_into_a_file_cost_that_row_alone(tmp_path: Path, run: Run) -> None:
+    """What was read before it is not there twice, and the files beside it keep their numbers of rows."""
+    rows = [
+        f"2023-11-16 {h:02}:{m:02}:{s:02}.9999999,100,10\n" for h in range(12) for m in range(60) for s in range(60)
+    ]
+    rows[40_000] = rows[40_000].replace("100", "many")
+    for name, part in (("1.csv", ["yesterday,1,2\n", *rows[:9]]), ("2.csv", rows[9:]), ("3.csv", ["x,1,2\n"])):
+        (tmp_path / name).write_text(HEADER + "".join(part))
+    result = run(**AZURE | {"path": "*.csv"})
+    assert result.rejects.select("file", "row_number", "reason", "raw").sort("file").rows() == [
+        ("1.csv", 1, "unparsable_time", "yesterday,1,2"),
+        ("2.csv", 39_992, "missing_tokens", "2023-11-16 11:06:40.9999999,many,10"),
+        ("3.csv", 1, "unparsable_time", "x,1,2"),
+    ]
+    assert (result.rows_read, result.rows_used) == (43_202, 43_199)
+    assert result.demand["tokens_in"].sum() == 100 * (43_199 - 60)  # less the minute that the trace ends in
+
+
+def test_a_column_of_tokens_that_is_the_class_too_is_compared_as_written(tmp_path: Path, run: Run) -> None:
+    lines = [f"2026-01-01T08:00:0{s}Z,{tokens},1" for s, tokens in enumerate((5, 7))]
+    (tmp_path / "a.csv").write_text("t,i,o\n" + "\n".join([*lines, "2026-01-01T08:01:00Z,5,1"]))
+    columns = GENERIC["columns"] | {"class": "i"}
+    result = run(**GENERIC | {"columns": columns}, classes={"5": "code", "*": "chat"})
+    assert result.demand.select("workload_class", "tokens_in").rows() == [("chat", 7.0), ("code", 5.0)]
+
+
 def test_undecodable_and_endless_lines_are_malformed_rows(tmp_path: Path, run: Run) -> None:
     bad = b"2023-11-16 18:17:30,\xff\xfe,1\n" + b"x" * 2_500_000 + b",1,2\n"
     (tmp_path / "a.csv").write_bytes((HEADER + GOOD.format(1)).encode() + bad + GOOD.format(59).encode())
