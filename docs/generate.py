@@ -107,12 +107,19 @@ TABLES = {
     "settings": "One row: step_s is the step in seconds that all demand of this database is in. A configuration with "
     "another step is refused.",
     "watermarks": "Key: source, workload_class (empty: all of a query's). Everything of the class before `until` is "
-    "stored; its next import goes on from there, or from the source's `history` where query_hash, of what it is asked for "
-    "with, has changed since.",
+    "stored; its next import goes on from there, or from the source's `history` where query_hash, of what it is asked "
+    "for with, has changed since.",
 }
 
 
-SCALARS = {str: "text", bool: "`true` or `false`", int: "whole number", float: "number", timedelta: "duration", datetime: "time"}
+SCALARS = {
+    str: "text",
+    bool: "`true` or `false`",
+    int: "whole number",
+    float: "number",
+    timedelta: "duration",
+    datetime: "time",
+}
 
 
 def configuration() -> str:
@@ -154,7 +161,11 @@ def _words(annotation: Any, metadata: list[Any]) -> str:
     if any(_below(annotation)):
         return {tuple: "list of sections", dict: "sections by name"}.get(origin, "section")
     if origin in (Literal, tuple, dict):
-        shown = ", ".join(f"`{str(part).lower() if part is True else part}`" for part in parts) if origin is Literal else _words(parts[-2], [])
+        shown = (
+            ", ".join(f"`{str(part).lower() if part is True else part}`" for part in parts)
+            if origin is Literal
+            else _words(parts[-2], [])
+        )
         return {Literal: shown, tuple: f"list of {shown}", dict: "mapping"}[origin]
     if any(getattr(m, "pattern", None) for m in metadata):
         return "name"

@@ -38,7 +38,8 @@ def import_trace(
     """Read a trace's files into demand steps.
 
     `base` is the folder that relative paths start from; rows at or after `until` (aware) are not looked at, so that
-    history can be run as if it were then. A file is scanned once, and once more only to keep its rejected rows.
+    history can be run as if it were then. A file is scanned once; again
+    where a token of an unquoted CSV is no number; and once more only to keep its rejected rows.
 
     Raises ConfigError where source, step and classes do not fit together, and DataError where a file is missing,
     empty or not what it should be, or where more than `source.max_reject_share` of its rows cannot be used.
