@@ -60,6 +60,16 @@ def page_name(kind: str, name: str) -> str:
     return f"{kind}-{safe}.html"
 
 
+def top_expert(model: str) -> tuple[str, float | None]:
+    """The first of the experts that a forecast's model names, which has the most weight, and that weight.
+
+    >>> top_expert("mstl_ets_day 0.58, last_value 0.42, x1.5 launch-day"), top_expert("seasonal_naive_week")
+    (('mstl_ets_day', 0.58), ('seasonal_naive_week', None))
+    """
+    name, _, weight = model.split(", ")[0].partition(" ")
+    return (name, float(weight)) if weight else (name, None)
+
+
 def horizon_order(horizon: str) -> tuple[float, str]:
     """Sort key of horizons: named ones first, then durations by length."""
     try:

@@ -10,7 +10,7 @@ from datetime import datetime
 import polars as pl
 
 from dashboards.data import SiteData
-from dashboards.text import horizon_order, page_name
+from dashboards.text import horizon_order, page_name, top_expert
 from floorcast.columns import Metric
 from floorcast.config import Margin, Pool
 from floorcast.types import Reason
@@ -52,22 +52,14 @@ class PoolView:
         price = self.spec.gpu.usd_per_gpu_hour
         return None if self.gpus is None or price == 0 else self.gpus * price
 
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The forecast models behind the current floor's binding metric."""
-        if self.now is None:
-            return ()
-        reason = self.now.reason
-        metrics = {"tokens_in": ("in",), "tokens_out": ("out",), "sum": ("in", "out")}.get(reason.binding, ())
-        return tuple(sorted({getattr(c, f"model_{side}") for c in reason.classes.values() for side in metrics}))
-
 
 @dataclass(frozen=True)
 class ClassView:
     """One workload class; `pool` and `kind` are None where the configuration does not know it.
 
     `observed_share` is of the steps from its first to its last in the demand shown; `fits` is by metric and horizon, a
-    row of FITS each; `wape` by metric and model, at the nearest horizon.
+    row of FITS each; `wape` by metric and model, at the nearest horizon; `experts` the model of most weight in the
+    next step's forecast by metric, with its weight where it is one of several.
     """
 
     name: str
@@ -79,6 +71,7 @@ class ClassView:
     observed_share: float | None
     fits: dict[str, dict[str, dict[str, str]]]
     wape: dict[str, dict[str, float]]
+    experts: dict[str, tuple[str, float | None]]
 
 
 def pool_views(data: SiteData) -> list[PoolView]:
@@ -146,6 +139,7 @@ def class_views(data: SiteData) -> list[ClassView]:
         .iter_rows()
     }
     fits = data.fits.partition_by("workload_class", as_dict=True)
+    forecasts = data.forecasts.partition_by("workload_class", as_dict=True)
     accuracy = data.accuracy.partition_by("workload_class", as_dict=True)
     return [
         _class_view(
@@ -154,6 +148,7 @@ def class_views(data: SiteData) -> list[ClassView]:
             observed.get(name, (None, None)),
             fits.get((name,), data.fits.clear()),
             accuracy.get((name,), data.accuracy.clear()),
+            forecasts.get((name,), data.forecasts.clear()),
         )
         for name in sorted(seen | set(data.config.classes))
     ]
@@ -165,6 +160,7 @@ def _class_view(
     observed: tuple[datetime | None, float | None],
     fits: pl.DataFrame,
     accuracy: pl.DataFrame,
+    forecasts: pl.DataFrame,
 ) -> ClassView:
     spec = data.config.classes.get(name)
     nearest = horizons(accuracy)[:1]
@@ -184,6 +180,13 @@ def _class_view(
         wape={
             metric: {row["model"]: row["wape"] for row in rows.filter(pl.col("metric") == metric).iter_rows(named=True)}
             for metric in Metric
+        },
+        experts={
+            metric: top_expert(model)
+            for metric, model in forecasts.sort("step_start")
+            .group_by("metric", maintain_order=True)
+            .agg(pl.col("model").first())
+            .iter_rows()
         },
     )
 

@@ -81,6 +81,16 @@ def test_every_page_is_drawn_whole_and_quiet(browser: Browser, site: Path, width
     page.context.close()
 
 
+@pytest.mark.parametrize("name", ["index.html", "pool-chat-70b.html"])
+def test_at_1440_no_column_of_a_table_is_out_of_view(browser: Browser, site: Path, name: str) -> None:
+    page, _ = watched(browser, width=1440, scheme="light")
+    page.goto((site / name).as_uri())
+    tables = page.locator(".scroll")
+    assert tables.count() > 0
+    assert tables.evaluate_all("all => all.filter(box => box.scrollWidth > box.clientWidth).length") == 0
+    page.context.close()
+
+
 def test_links_lead_from_overview_to_pool_to_class_and_back(browser: Browser, site: Path) -> None:
     page, faults = watched(browser, width=1440, scheme="light")
     page.goto((site / "index.html").as_uri())

@@ -20,7 +20,6 @@ def test_a_pool_shows_the_floor_of_the_window_that_holds_now(site_data: SiteData
     assert pool.now.min_replicas == row["min_replicas"].item() == 11
     assert pool.gpus == 22
     assert pool.usd_per_hour == pytest.approx(22 * 3.99)
-    assert pool.models == ("mstl_ets",), "the binding metric is tokens out, whose model this is"
     assert pool.gate == "untested"
 
 
@@ -43,7 +42,7 @@ def test_changes_are_contiguous_and_differ_from_one_another(site_data: SiteData)
 def test_past_the_last_window_the_floor_is_not_known(site_data: SiteData) -> None:
     late = dataclasses.replace(site_data, now=site_data.now + timedelta(days=30))
     pool = pool_views(late)[0]
-    assert (pool.now, pool.peak, pool.gpus, pool.usd_per_hour, pool.models) == (None, None, None, None, ())
+    assert (pool.now, pool.peak, pool.gpus, pool.usd_per_hour) == (None, None, None, None)
 
 
 def test_a_pool_without_a_price_costs_an_unknown_sum(site_data: SiteData) -> None:
@@ -57,6 +56,16 @@ def test_a_class_shows_its_error_at_the_nearest_horizon(site_data: SiteData) -> 
     assert view.wape["tokens_in"] == {"published": 0.061, "last_value": 0.094, "seasonal_naive": 0.083}
     assert view.last_observed == site_data.now - timedelta(minutes=5)
     assert view.observed_share == pytest.approx((2016 - 49) / 2016), "a gap of 4 h, both ends included"
+
+
+def test_a_class_shows_the_model_of_most_weight_in_the_next_step(site_data: SiteData) -> None:
+    first = pl.col("step_start") == pl.col("step_start").min()
+    mixed = pl.when(first).then(pl.lit("blend 0.58, last_value 0.42, x1.5 launch-day")).otherwise("model")
+    forecasts = site_data.forecasts.with_columns(
+        pl.when(metric="tokens_in").then(mixed).otherwise("model").alias("model")
+    )
+    view = class_views(dataclasses.replace(site_data, forecasts=forecasts))[0]
+    assert view.experts == {"tokens_in": ("blend", 0.58), "tokens_out": ("mstl_ets", None)}
 
 
 def test_a_class_that_only_the_data_know_has_no_pool(site_data: SiteData) -> None:
