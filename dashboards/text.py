@@ -66,7 +66,7 @@ def top_expert(model: str) -> tuple[str, float | None]:
     >>> top_expert("mstl_ets_day 0.58, last_value 0.42, x1.5 launch-day"), top_expert("seasonal_naive_week")
     (('mstl_ets_day', 0.58), ('seasonal_naive_week', None))
     """
-    name, _, weight = model.split(", ")[0].partition(" ")
+    name, _, weight = model.split(", ", maxsplit=1)[0].partition(" ")
     return (name, float(weight)) if weight else (name, None)
 
 

@@ -18,7 +18,7 @@ from floorcast.types import Reason
 
 @dataclass(frozen=True)
 class Change:
-    """A span of equal floors on one rung, with the reason of its first window."""
+    """A published window: a span of equal floors on one rung, with the reason of its most demanding step."""
 
     start: datetime
     end: datetime
@@ -26,6 +26,7 @@ class Change:
     required_replicas: float
     rung: str
     reason: Reason
+    shortfall_replicas: int
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class PoolView:
     changes: tuple[Change, ...]
     now: Change | None
     peak: Change | None
+
+    @property
+    def shortfall_replicas(self) -> int:
+        """The most that is wanted above the pool's maximum in the steps to come."""
+        return max((change.shortfall_replicas for change in self.changes), default=0)
 
     @property
     def gpus(self) -> int | None:
@@ -82,7 +88,7 @@ def pool_views(data: SiteData) -> list[PoolView]:
 
 
 def _pool_view(data: SiteData, name: str, floors: pl.DataFrame, gate: str | None) -> PoolView:
-    changes = _changes(floors.filter(pl.col("window_end") > data.now))
+    changes = tuple(change for change in _changes(floors) if change.end > data.now)
     return PoolView(
         name=name,
         page=page_name("pool", name),
@@ -103,14 +109,21 @@ def _gates(data: SiteData) -> dict[str, str]:
 
 
 def _changes(floors: pl.DataFrame) -> tuple[Change, ...]:
+    """The windows as they are published: steps joined, and their reason chosen, as for the schedule."""
     span = pl.struct("min_replicas", "rung").rle_id()
+    hardest = pl.col("required_replicas").sort_by("required_replicas", descending=True, maintain_order=True)
+    reason = pl.col("reason").sort_by("required_replicas", descending=True, maintain_order=True)
+    short = pl.col("reason").str.json_path_match("$.shortfall_replicas").cast(pl.Int64)
     spans = (
         floors.sort("window_start")
         .with_columns(span.alias("span"))
         .group_by("span", maintain_order=True)
         .agg(
-            pl.col("window_start", "min_replicas", "required_replicas", "rung", "reason").first(),
+            pl.col("window_start", "min_replicas", "rung").first(),
             pl.col("window_end").last(),
+            hardest.first(),
+            reason.first(),
+            short.max().alias("shortfall_replicas"),
         )
     )
     return tuple(
@@ -121,6 +134,7 @@ def _changes(floors: pl.DataFrame) -> tuple[Change, ...]:
             required_replicas=row["required_replicas"],
             rung=row["rung"],
             reason=Reason.model_validate_json(row["reason"]),
+            shortfall_replicas=row["shortfall_replicas"] or 0,
         )
         for row in spans.iter_rows(named=True)
     )

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import plotly
+import polars as pl
 import pytest
 
 from dashboards.data import SiteData
@@ -111,6 +112,15 @@ def test_reasons_rejects_and_disqualified_candidates_are_shown(pages: dict[str, 
     assert "negative tokens" in pages["index.html"]
     assert "did not converge" in pages["class-chat.html"]
     assert "past weeks" in pages["pool-batch-8b.html"]
+
+
+def test_a_shortfall_is_tagged_beside_the_next_peak_on_both_pages(site_data: SiteData, pages: dict[str, str]) -> None:
+    short = pl.col("reason").str.replace('"shortfall_replicas":0', '"shortfall_replicas":2', literal=True)
+    floors = site_data.floors.with_columns(pl.when(pool="chat-70b").then(short).otherwise("reason").alias("reason"))
+    found = dict(render_pages(dataclasses.replace(site_data, floors=floors)))
+    tag = '<span class="tag bad">short by up to 2</span>'
+    assert [name for name, page in found.items() if tag in page] == ["index.html", "pool-chat-70b.html"]
+    assert not [name for name, page in pages.items() if 'tag bad">short' in page]
 
 
 def test_a_classs_page_tells_its_drift_and_whether_a_fit_has_seen_it(pages: dict[str, str]) -> None:

@@ -11,6 +11,9 @@ import pytest
 
 from dashboards.data import SiteData
 from dashboards.views import class_views, pool_views
+from floorcast.columns import FLOORS, conform
+from floorcast.types import Reason, Rung
+from pipelines.publishers.schedule import build_schedule
 
 
 def test_a_pool_shows_the_floor_of_the_window_that_holds_now(site_data: SiteData) -> None:
@@ -37,6 +40,39 @@ def test_changes_are_contiguous_and_differ_from_one_another(site_data: SiteData)
     for before, after in pairwise(changes):
         assert before.end == after.start
         assert before.min_replicas != after.min_replicas
+
+
+def test_the_rows_are_the_windows_of_the_published_schedule_with_their_reasons(site_data: SiteData) -> None:
+    schedule = build_schedule(
+        mode="advisory",
+        version=1,
+        issued_at=site_data.now,
+        valid_until=site_data.now + timedelta(hours=1),
+        floors=site_data.floors,
+        rungs={"chat-70b": Rung.FRESH, "batch-8b": Rung.PAST_WEEKS},
+    )
+    for pool in pool_views(site_data):
+        windows = [window for window in schedule.pools[pool.name].windows if window.end > site_data.now]
+        assert [(row.start, row.end, row.min_replicas, row.reason) for row in pool.changes] == [
+            (window.start, window.end, window.min_replicas, window.reason) for window in windows
+        ]
+        assert all(row.required_replicas == row.reason.required_replicas for row in pool.changes)
+
+
+def test_the_shortfall_is_the_most_of_any_step_to_come(site_data: SiteData) -> None:
+    """Two steps of one window are short, the easier one by more; the step before now, by most, is over."""
+    row = site_data.floors.filter(pl.col("pool") == "chat-70b").row(0, named=True)
+    steps = []
+    for ahead, (required, short) in enumerate([(30.0, 9), (28.0, 2), (26.0, 4), (20.0, 0)]):
+        start = site_data.now + (ahead - 1) * timedelta(minutes=5)
+        reason = Reason.model_validate_json(row["reason"]).model_copy(update={"shortfall_replicas": short})
+        floor = {"min_replicas": 24 if short else 20, "rung": "fresh" if ahead else "past_weeks"}
+        window = {"window_start": start, "window_end": start + timedelta(minutes=5), "required_replicas": required}
+        steps.append({**row, **window, **floor, "reason": reason.model_dump_json()})
+    floors = conform(pl.DataFrame(steps), FLOORS)
+    pool = pool_views(dataclasses.replace(site_data, floors=floors))[1]
+    assert [change.shortfall_replicas for change in pool.changes] == [4, 0]
+    assert pool.shortfall_replicas == 4
 
 
 def test_past_the_last_window_the_floor_is_not_known(site_data: SiteData) -> None:
