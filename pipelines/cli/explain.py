@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
             asked = parse_time(at) if at else moment
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--at") from None
-        schedule, window, rung, cutoff = find(project, pool, asked, moment)
+        schedule, window, rung, cutoff, carried = find(project, pool, asked, moment)
         changed = changed_since(project, pool, schedule.issued_at) if cutoff else []
         recomputed = recompute(window.reason, project.config.pools[pool])
         if recomputed != window.min_replicas:
@@ -66,6 +66,7 @@ def register(app: typer.Typer) -> None:
                     "rung": rung.value,
                     "recomputed": recomputed,
                     "changed_data": changed,
+                    "published_reason_of": format_time(carried.start) if carried else None,
                     **window.model_dump(mode="json"),
                 }
             )
@@ -89,6 +90,9 @@ def register(app: typer.Typer) -> None:
                 for row in changed
             )
             say(f"  changed     data since that forecast: {'; '.join(spans)}")
+        if carried:
+            required = f"{carried.reason.required_replicas:.2f} replicas"
+            say(f"  window      its published reason is that of {carried.start:%H:%M} UTC: {required}")
         say(f"  recomputed  {recomputed}, as published")
         if moment >= schedule.valid_until:
             say(f"  expired     {local(schedule.valid_until, project.config.zone)}: consumers have fallen back")
@@ -121,8 +125,9 @@ def changed_since(project: Project, pool: str, issued_at: datetime) -> list[dict
 
 def find(
     project: Project, pool: str, asked: datetime, now: datetime
-) -> tuple[FloorSchedule, FloorWindow, Rung, datetime | None]:
-    """The publication in force at the time asked about, the step's floor, its rung and its forecasts' cutoff.
+) -> tuple[FloorSchedule, FloorWindow, Rung, datetime | None, FloorWindow | None]:
+    """The publication in force at the time asked about, the step's floor, its rung, its forecasts' cutoff, and the step
+    whose reason was published for it, where that is another.
 
     The step's own row is read from the store, since a published window joins steps of equal floors and carries
     only its most demanding one's reason. Raises NotFoundError.
@@ -154,18 +159,32 @@ def find(
             where=str(project.file),
             remedy=f"did you mean {near[0]}?" if near else "use the configuration it was published with",
         )
-    held = (rows["window_start"] <= asked) & (rows["window_end"] > asked) & (rows["pool"] == pool)
-    found = rows.filter(held & (rows["min_replicas"] == published.min_replicas))
+    within = (rows["window_start"] >= published.start) & (rows["window_end"] <= published.end)
+    joined = rows.filter((rows["pool"] == pool) & within & (rows["min_replicas"] == published.min_replicas))
+    steps = [_step(row) for row in joined.sort("window_start").iter_rows(named=True)]
+    found = joined.filter((joined["window_start"] <= asked) & (joined["window_end"] > asked))
     if found.is_empty():
         # Planned again since: the reason that was published with the window is the one that holds.
-        return schedule, published, schedule.pools[pool].rung, None
+        return schedule, published, schedule.pools[pool].rung, None, None
     row = found.row(0, named=True)
-    window = FloorWindow(
-        start=row["window_start"],
-        end=row["window_end"],
-        min_replicas=published.min_replicas,
-        reason=Reason.model_validate_json(row["reason"]),
-    )
+    window = _step(row)
+    carried = next((step for step in steps if step.reason == published.reason), window)
     mine = forecasts.filter(forecasts["workload_class"].is_in(list(project.config.classes_of(pool))))
     cutoff = mine["cutoff"].min() if mine.height else None
-    return schedule, window, Rung(row["rung"]), cutoff if isinstance(cutoff, datetime) else None
+    return (
+        schedule,
+        window,
+        Rung(row["rung"]),
+        cutoff if isinstance(cutoff, datetime) else None,
+        None if carried.reason == window.reason else carried,
+    )
+
+
+def _step(row: dict[str, Any]) -> FloorWindow:
+    """A row of FLOORS."""
+    return FloorWindow(
+        start=row["window_start"],
+        end=row["window_end"],
+        min_replicas=row["min_replicas"],
+        reason=Reason.model_validate_json(row["reason"]),
+    )

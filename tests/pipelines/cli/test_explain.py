@@ -41,6 +41,20 @@ def test_its_arithmetic_can_be_followed_by_hand(main, published):
     assert int(replicas) - 1 < float(with_margin) <= int(replicas)
 
 
+def test_it_names_the_step_whose_reason_was_published_where_that_is_another(main, published):
+    """Six hours of one floor carry the reason of the most demanding; each is explained by its own."""
+    window = read_schedule(published.output / "schedule.json").pools["chat-70b"].windows[2]
+    assert window.end - window.start == 6 * HOUR
+    for moment, of in ((window.start, None), (window.end - HOUR, window.start)):
+        words = ("explain", "chat-70b", "--at", f"{moment:%Y-%m-%d %H:%M}", *AT)
+        said = json.loads(main(*words, "--json", cwd=published.base).out)
+        assert said["published_reason_of"] == (of and f"{of:%Y-%m-%dT%H:%M:%SZ}")
+        assert (said["reason"]["required_replicas"] == window.reason.required_replicas) is (of is None)
+        text = main(*words, cwd=published.base).out
+        line = f"published reason is that of {window.start:%H:%M} UTC: {window.reason.required_replicas:.2f} replicas\n"
+        assert (line in text) is (of is not None)
+
+
 def test_a_zone_is_understood_and_shown(main, published, reconfigure):
     project = reconfigure(published, "mode: advisory", "mode: advisory\nzone: Europe/Berlin")
     text = main("explain", "chat-70b", "--at", "2026-11-16T13:00+01:00", *AT, cwd=project.base).out
