@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 import plotly.graph_objects as go
 import polars as pl
@@ -14,6 +15,7 @@ from dashboards.data import SiteData
 from dashboards.figures.accuracy import backtest_figure, calibration_figure, wape_figure
 from dashboards.figures.fan import forecast_fan
 from dashboards.figures.floors import floors_over_required
+from dashboards.text import notes
 from dashboards.views import ClassView, PoolView, horizons, nominal_quantile
 from floorcast.columns import Metric
 from floorcast.units import format_duration
@@ -106,9 +108,22 @@ def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFram
             "scores": scores.to_dicts(),
             "accuracy": _accuracy_rows(data, accuracy),
             "fits": view.fits.get(metric, {}),
+            "notes": _note_rows(own["forecasts"].filter(pl.col("metric") == metric), data.config.step),
             "drift": _drift_rows(view, own["drift"].filter(pl.col("metric") == metric)),
         }
     return {"view": view, "sections": sections}
+
+
+def _note_rows(forecasts: pl.DataFrame, step: timedelta) -> list[dict[str, object]]:
+    """Spans of steps whose forecast events or the like changed: notes, start, end (excluded)."""
+    said = {model: ", ".join(notes(model)) for model in forecasts["model"].unique()}
+    spans = (
+        forecasts.sort("step_start")
+        .with_columns(pl.col("model").replace_strict(said, return_dtype=pl.String).alias("notes"))
+        .group_by("notes", pl.col("notes").rle_id().alias("span"), maintain_order=True)
+        .agg(pl.col("step_start").min().alias("start"), pl.col("step_start").max().alias("end") + step)
+    )
+    return spans.filter(pl.col("notes") != "").select("notes", "start", "end").to_dicts()
 
 
 def _drift_rows(view: ClassView, drift: pl.DataFrame) -> list[dict[str, object]]:

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from floorcast.units import parse_duration
 
 UNKNOWN = "–"
+_EXPERT = re.compile(r"\w+( [01]\.\d\d)?")
 _UNSAFE = re.compile(r"[^a-z0-9.-]+")
 
 
@@ -68,6 +69,15 @@ def top_expert(model: str) -> tuple[str, float | None]:
     """
     name, _, weight = model.split(", ", maxsplit=1)[0].partition(" ")
     return (name, float(weight)) if weight else (name, None)
+
+
+def notes(model: str) -> tuple[str, ...]:
+    """What a forecast's model says beside its experts: events, holidays, history borrowed, age.
+
+    >>> notes("mstl_ets_day 0.58, last_value 0.31, others 0.11, x1.5 launch-day"), notes("seasonal_naive_week")
+    (('x1.5 launch-day',), ())
+    """
+    return tuple(part for part in model.split(", ") if not _EXPERT.fullmatch(part))
 
 
 def horizon_order(horizon: str) -> tuple[float, str]:

@@ -10,7 +10,7 @@ from datetime import datetime
 import polars as pl
 
 from dashboards.data import SiteData
-from dashboards.text import horizon_order, page_name, top_expert
+from dashboards.text import horizon_order, notes, page_name, top_expert
 from floorcast.columns import Metric
 from floorcast.config import Margin, Pool
 from floorcast.types import Reason
@@ -27,6 +27,19 @@ class Change:
     rung: str
     reason: Reason
     shortfall_replicas: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What changed the forecasts of the binding metric, as `chat: x1.5 launch-day`; without classes if all are."""
+        classes = self.reason.classes
+        sides = {"tokens_in": ("in",), "tokens_out": ("out",), "sum": ("in", "out")}.get(self.reason.binding, ())
+        of: dict[str, dict[str, None]] = {}
+        for name, demand in classes.items():
+            for note in (note for side in sides for note in notes(getattr(demand, f"model_{side}"))):
+                of.setdefault(note, {})[name] = None
+        return tuple(
+            note if len(names) == len(classes) else f"{', '.join(names)}: {note}" for note, names in of.items()
+        )
 
 
 @dataclass(frozen=True)

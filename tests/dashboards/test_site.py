@@ -123,6 +123,26 @@ def test_a_shortfall_is_tagged_beside_the_next_peak_on_both_pages(site_data: Sit
     assert not [name for name, page in pages.items() if 'tag bad">short' in page]
 
 
+def test_events_are_shown_in_the_pools_rows_and_on_the_classs_page(site_data: SiteData) -> None:
+    start, end = site_data.now + timedelta(hours=1), site_data.now + timedelta(hours=2)
+    launch = pl.col("step_start").is_between(start, end, closed="left")
+    changed = launch & (pl.col("workload_class") == "chat") & (pl.col("metric") == "tokens_out")
+    label = pl.when(changed).then(pl.lit("mstl_ets, x1.5 launch-day")).otherwise("model")
+    reason = pl.col("reason").str.replace_all('"model_out":"mstl_ets"', '"model_out":"mstl_ets, x1.5 launch-day"')
+    data = dataclasses.replace(
+        site_data,
+        forecasts=site_data.forecasts.with_columns(label.alias("model")),
+        floors=site_data.floors.with_columns(pl.when(pool="chat-70b").then(reason).otherwise("reason").alias("reason")),
+    )
+    found = dict(render_pages(data))
+    assert '<td class="long">x1.5 launch-day' in found["pool-chat-70b.html"]
+    text = re.sub(r"<[^>]+>", "", found["class-chat.html"]).replace("\N{NO-BREAK SPACE}", " ")
+    said = "by x1.5 launch-day from Mon 30 Nov 09:55 UTC (10:55 CET) to Mon 30 Nov 10:55 UTC (11:55 CET)."
+    assert text.count("Forecast adjusted") == text.count(said) == 1
+    assert text.index("Tokens out") < text.index(said)
+    assert "adjusted by" not in found["class-agent.html"]
+
+
 def test_a_classs_page_tells_its_drift_and_whether_a_fit_has_seen_it(pages: dict[str, str]) -> None:
     text = re.sub(r"<[^>]+>", "", pages["class-agent.html"]).replace("\N{NO-BREAK SPACE}", " ")
     coverage = "Drift, found Mon 30 Nov 08:55 UTC (09:55 CET): coverage lost, 80 % of 95 % over 9h. The next cycle fits"

@@ -75,6 +75,20 @@ def test_the_shortfall_is_the_most_of_any_step_to_come(site_data: SiteData) -> N
     assert pool.shortfall_replicas == 4
 
 
+def test_what_changed_the_binding_forecasts_is_noted_with_the_classes_it_concerns(site_data: SiteData) -> None:
+    reason = pool_views(site_data)[1].changes[0].reason
+    launch = {"model_in": "blend 1.00, x9 unbound", "model_out": "mstl_ets 0.80, others 0.20, x1.5 launch-day"}
+    chat = reason.classes["chat"].model_copy(update=launch)
+    one = dataclasses.replace(
+        pool_views(site_data)[1].changes[0],
+        reason=reason.model_copy(update={"classes": {**reason.classes, "chat": chat}}),
+    )
+    both = dataclasses.replace(one, reason=reason.model_copy(update={"classes": {"chat": chat, "agent": chat}}))
+    assert (one.notes, both.notes) == (("chat: x1.5 launch-day",), ("x1.5 launch-day",))
+    unknown = dataclasses.replace(one, reason=one.reason.model_copy(update={"binding": "fallback_replicas"}))
+    assert unknown.notes == ()
+
+
 def test_past_the_last_window_the_floor_is_not_known(site_data: SiteData) -> None:
     late = dataclasses.replace(site_data, now=site_data.now + timedelta(days=30))
     pool = pool_views(late)[0]
