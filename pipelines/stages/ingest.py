@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import polars as pl
 
@@ -12,7 +12,8 @@ from floorcast.units import ceil_to_step, floor_to_step, format_time
 from forecasting.quality import clock_skew
 from pipelines.project import Project
 from pipelines.stages.common import HISTORY, StageResult, count, judge_demand
-from pipelines.stages.reading import Interval, Reading, SourceResult, history_lost
+from pipelines.stages.losses import history_lost
+from pipelines.stages.reading import Interval, Reading, SourceResult, is_present
 from store.connection import open_store
 from store.forecasts import forecasts_on_changed_data
 
@@ -77,7 +78,7 @@ def ingest(
         project,
         now,
         interval,
-        at_present=abs((present or datetime.now(UTC)) - now) < config.step,
+        at_present=is_present(now, step=config.step, clock=present),
         others=[source.name for source in config.sources if source not in sources],
     )
     results: list[SourceResult] = []

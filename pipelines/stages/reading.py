@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import polars as pl
 
-from floorcast.columns import DEMAND, FINDINGS, empty
+from floorcast.columns import DEMAND, empty
 from floorcast.errors import DataError
-from floorcast.source import PrometheusSource, SqlSource, TraceSource
+from floorcast.source import PrometheusSource, Source, SqlSource, TraceSource
 from floorcast.types import Frozen
 from floorcast.units import floor_to_step, format_time
 from pipelines.progress import bar
@@ -21,6 +21,7 @@ from pipelines.sources import CLOCK_TOLERANCE, Chunk, TraceImport, import_promet
 from pipelines.sources.prometheus.lookout import first_samples
 from pipelines.sources.traces.result import MAX_REJECTS_KEPT
 from pipelines.stages.common import count
+from pipelines.stages.losses import given_and_gone, lost_steps, of_sums, silenced_steps, steps_given, without
 from pipelines.stages.resume import asked, lagging, legs, reached
 from store.connection import Store, open_store
 from store.demand import demand_extent, read_demand, replace_demand, upsert_demand
@@ -45,10 +46,12 @@ class Interval(Frozen):
 
 
 class SourceResult(Frozen):
-    """One source. `rows` counts the samples of a live one; `reopened_steps` were stored otherwise before, or missing
-    amid others. `kept_steps` are stored, although the source no longer gives them. `silent` are the classes of a live
-    one without a step in the allowed lateness, with the end of the last, if there is one. `rejected` counts rows by
-    reason; `examples` shows one of each. `ahead` rows are later than the present and not stored."""
+    """One source. `rows` counts the samples of a live one, and of a backfill the rows in its interval.
+
+    `reopened_steps` were stored otherwise before, or missing amid others. `kept_steps` are stored, although the source
+    no longer gives them. `silent` are the classes of a live one without a step in the allowed lateness, with the end of
+    the last, if there is one. `rejected` counts rows by reason; `examples` shows one of each. `ahead` rows are later
+    than the present and not stored."""
 
     source: str
     rows: int
@@ -79,35 +82,40 @@ class Reading:
     ahead: dict[str, tuple[int, datetime | None]] = field(default_factory=dict)
     """By source: the rows later than the present, and the time of the latest (None: beyond MAX_AHEAD)."""
     lost: dict[str, pl.DataFrame] = field(default_factory=lambda: {})
-    """By source: the stored DEMAND that a live one no longer gives, and that was kept."""
+    """By source: the stored DEMAND that it no longer gives, and that was kept."""
 
     def trace(self, source: TraceSource) -> SourceResult:
-        """A trace is read whole. Rows that it no longer has stay stored, unless a backfill asks for their interval."""
-        found = self._import(source, self.now)
-        demand = found.demand
-        if self.at_present and found.rows_past_until:
-            demand = self._without_future(source, found)
+        """A trace is read whole. Steps that it no longer has stay stored, unless a backfill asks for their interval."""
+        found, ahead = read_trace(self.project, source, self.now, at_present=self.at_present)
+        demand, rows = found.demand, found.rows_read
+        if ahead[0]:
+            self.ahead[source.name] = ahead
         with open_store(self.project.store_path) as store, store.transaction():
             claim_step(store, self.project.config.step)
+            extent = demand_extent(store, source.name)
             if self.interval is None:
-                reopened = self._upsert(store, source.name, demand, demand_extent(store, source.name))
+                demand, kept = self._without_lost(store, source, demand)
+                reopened = self._upsert(store, source.name, demand, extent)
+                if kept.height:
+                    self.lost[source.name] = kept
             else:
-                demand = _within(demand, self.interval)
-                extent = demand_extent(store, source.name)
-                reopened = self._replace(store, source.name, self.interval, demand, extent)
+                demand, kept = _within(demand, self.interval), empty(DEMAND)
+                rows = self._rows_inside(source, demand, rows)
+                reopened = self._replace(store, source, self.interval, demand, extent)
             replace_rejects(store, source.name, found.rejects)
         self.taken = pl.concat([self.taken, demand])
         return SourceResult(
             source=source.name,
-            rows=found.rows_read,
+            rows=rows,
             steps=demand.height,
             reopened_steps=reopened,
+            kept_steps=kept.height,
             first=found.first_time,
             last=found.last_time,
             silent={},
             rejected=found.rejected,
             examples=found.examples,
-            ahead=self.ahead.get(source.name, (0, None))[0],
+            ahead=ahead[0],
         )
 
     def chunks(self, source: ChunkedSource) -> SourceResult:
@@ -132,14 +140,16 @@ class Reading:
                 with open_store(self.project.store_path) as store, store.transaction():
                     if self.interval is None:
                         stored = read_demand(store, start=span.start, end=span.end, classes=classes)
-                        given, gone = _given_and_gone(stored.filter(source=source.name), chunk.demand)
+                        stored = stored.filter(source=source.name)
+                        silenced = lost_steps(silenced_steps(source, stored, chunk.demand), step)
+                        given, gone = given_and_gone(stored, without(chunk.demand, silenced))
                         lost.append(gone)
                         reopened += self._upsert(store, source.name, given, extent)
                         for name, until in reached(source, chunk, step=step):
                             known[name] = max(until, known.get(name, until))
                         write_watermarks(store, source.name, wanted, known)
                     else:
-                        reopened += self._replace(store, source.name, span, chunk.demand, extent)
+                        reopened += self._replace(store, source, span, chunk.demand, extent)
                     _add_rejects(store, source.name, chunk.rejects)
         kept = pl.concat(lost)
         if kept.height:
@@ -153,7 +163,7 @@ class Reading:
         live = isinstance(source, PrometheusSource) and self.interval is None
         return SourceResult(
             source=source.name,
-            rows=sum(one.samples for one in read),
+            rows=self._rows_inside(source, demand, sum(one.samples for one in read)),
             steps=demand.height,
             reopened_steps=reopened,
             kept_steps=kept.height,
@@ -227,21 +237,14 @@ class Reading:
             )
         return import_prometheus(source, classes=classes, step=step, start=start, end=self.now, progress=progress)
 
-    def _import(self, source: TraceSource, until: datetime) -> TraceImport:
-        config = self.project.config
-        return import_trace(source, step=config.step, classes=list(config.classes), until=until, base=self.project.base)
-
-    def _without_future(self, source: TraceSource, found: TraceImport) -> pl.DataFrame:
-        """The demand of a trace that has rows later than the present. They do not show that it was observed up to the
-        present, as the later rows of a run in the past do: it ends with its last row before."""
-        latest = self._import(source, self.now + MAX_AHEAD)
-        if latest.rows_past_until:
-            self.ahead[source.name] = found.rows_past_until, None
-        elif latest.last_time is not None and latest.last_time > self.now + CLOCK_TOLERANCE:
-            self.ahead[source.name] = found.rows_past_until, latest.last_time
-        if found.last_time is None or source.row_interval is not None or source.format == "servegen":
-            return found.demand
-        return found.demand.filter(pl.col("step_start") < floor_to_step(found.last_time, self.project.config.step))
+    def _rows_inside(self, source: Source, demand: pl.DataFrame, read: int) -> int:
+        """Of a backfill, the rows behind its demand, where a source's demand tells; else as many as were read."""
+        if self.interval is None or isinstance(source, PrometheusSource):
+            return read
+        if isinstance(source, TraceSource) and of_sums(source):
+            steps = float(demand["observed_fraction"].sum())
+            return round(steps * (self.project.config.step / source.row_interval)) if source.row_interval else read
+        return round(float(demand["requests"].sum()))
 
     def _upsert(self, store: Store, source: str, demand: pl.DataFrame, extent: pl.DataFrame) -> int:
         """Returns how many stored steps this changed."""
@@ -256,23 +259,41 @@ class Reading:
         upsert_demand(store, demand)
         return changed
 
-    def _replace(self, store: Store, source: str, span: Interval, demand: pl.DataFrame, extent: pl.DataFrame) -> int:
-        """Returns how many stored steps this changed. Raises DataError where a backfill would only remove."""
+    def _replace(self, store: Store, source: Source, span: Interval, demand: pl.DataFrame, extent: pl.DataFrame) -> int:
+        """Returns how many stored steps this changed. Raises DataError where a backfill would only remove: all of the
+        span, or a stretch of it that had demand for LOSS."""
         self._refuse_shared(store, span, demand)
-        if self.interval is not None and demand.is_empty():
-            stored = read_demand(store, start=span.start, end=span.end).filter(source=source)
-            if stored.height:
-                raise DataError(
-                    f"holds nothing from {format_time(span.start)} to {format_time(span.end)}, where "
-                    f"{count(stored.height, 'step')} of it are stored",
-                    where=f"source {source}",
-                    remedy="begin the interval where the source's own history begins; what is stored was kept",
-                )
+        stored = read_demand(store, start=span.start, end=span.end).filter(source=source.name)
+        gone = silenced_steps(source, stored, demand)
+        if demand.is_empty():
+            gone = stored.with_columns(stretch=0)
+        elif not steps_given(source, demand).is_empty():
+            gone = lost_steps(gone, self.project.config.step)
+        if gone.height:
+            one = gone.filter(pl.col("stretch") == pl.col("stretch").min())["step_start"]
+            first, last = _time(one.min()) or span.start, _time(one.max()) or span.end
+            raise DataError(
+                f"holds nothing from {format_time(first)} to {format_time(last + self.project.config.step)}, where "
+                f"{count(one.len(), 'step')} of it are stored",
+                where=f"source {source.name}",
+                remedy="begin the interval where the source's own history begins, or leave out what it no longer has; "
+                "what is stored was kept",
+            )
         changed = record_reopened(
-            store, source, start=span.start, end=span.end, frame=demand, extent=extent, replaces=True
+            store, source.name, start=span.start, end=span.end, frame=demand, extent=extent, replaces=True
         )
-        replace_demand(store, source, start=span.start, end=span.end, frame=demand)
+        replace_demand(store, source.name, start=span.start, end=span.end, frame=demand)
         return changed
+
+    def _without_lost(
+        self, store: Store, source: TraceSource, demand: pl.DataFrame
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The DEMAND of a trace that is to be stored, and what is stored where it would put zeros for lost rows."""
+        stored = (
+            read_demand(store).filter(source=source.name).join(demand, on=["workload_class", "step_start"], how="semi")
+        )
+        lost = lost_steps(silenced_steps(source, stored, demand), self.project.config.step)
+        return without(demand, lost), lost.select(DEMAND.keys())
 
     def _refuse_shared(self, store: Store, span: Interval, demand: pl.DataFrame) -> None:
         """Raise where another source gave some of these steps already: one would replace the other unseen."""
@@ -292,47 +313,35 @@ class Reading:
         )
 
 
-def history_lost(lost: Mapping[str, pl.DataFrame], *, step: timedelta) -> pl.DataFrame:
-    """FINDINGS (one, or none) of what live sources no longer give of what was read again, as `Reading.lost`."""
-    if not lost:
-        return empty(FINDINGS)
-    evidence: dict[str, int | str] = {}
-    for source, rows in sorted(lost.items()):
-        evidence[f"{source}_steps_kept"] = rows.height
-        evidence[f"{source}_classes"] = ", ".join(rows["workload_class"].unique().sort())
-    steps = pl.concat(lost.values())["step_start"]
-    return pl.DataFrame(
-        {
-            "kind": "history_lost",
-            "workload_class": "",
-            "metric": "",
-            "start": steps.min(),
-            "end": steps.dt.offset_by(f"{round(step.total_seconds())}s").max(),
-            "severity": "warning",
-            "masked": False,
-            "evidence": json.dumps(evidence),
-        },
-        schema=dict(FINDINGS),
-    )
+def is_present(now: datetime, *, step: timedelta, clock: datetime | None = None) -> bool:
+    """Whether `now` is what the clock says, within a step; else it is a moment of the past, or one to come."""
+    return abs((clock or datetime.now(UTC)) - now) < step
 
 
-def _given_and_gone(stored: pl.DataFrame, demand: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The DEMAND of a live source that is to be stored, and what is stored of it for that time that it no longer gives.
+def read_trace(
+    project: Project, source: TraceSource, now: datetime, *, at_present: bool
+) -> tuple[TraceImport, tuple[int, datetime | None]]:
+    """A trace up to `now`; and how many of its rows are of the future, with the time of the latest (None: beyond
+    MAX_AHEAD, or there is none). Raises as `import_trace`.
 
-    Where what came before was lost of a class, the first step that is given of it is what is left of one: it gives way
-    to a stored one of which more was observed.
+    Only `at_present` are later rows of the future. They do not show that it was observed up to the present, as the
+    later rows of a run in the past do: its demand then ends with its last row before.
     """
-    key = ["workload_class", "step_start"]
-    gone = stored.join(demand, on=key, how="anti")
-    lost = gone.group_by("workload_class").agg(lost=pl.col("step_start").min())
-    remnants = (
-        demand.group_by("workload_class")
-        .agg(pl.col("step_start", "observed_fraction").sort_by("step_start").first())
-        .join(lost, on="workload_class")
-        .join(stored, on=key, suffix="_stored")
-        .filter(pl.col("lost") < pl.col("step_start"), pl.col("observed_fraction") < pl.col("observed_fraction_stored"))
-    )
-    return demand.join(remnants, on=key, how="anti"), gone
+    config = project.config
+    read = partial(import_trace, source, step=config.step, classes=list(config.classes), base=project.base)
+    ahead: tuple[int, datetime | None] = (0, None)
+    found = read(until=now)
+    if not (at_present and found.rows_past_until):
+        return found, ahead
+    latest = read(until=now + MAX_AHEAD)
+    if latest.rows_past_until:
+        ahead = found.rows_past_until, None
+    elif latest.last_time is not None and latest.last_time > now + CLOCK_TOLERANCE:
+        ahead = found.rows_past_until, latest.last_time
+    if found.last_time is None or of_sums(source):
+        return found, ahead
+    whole = found.demand.filter(pl.col("step_start") < floor_to_step(found.last_time, config.step))
+    return replace(found, demand=whole), ahead
 
 
 def _add_rejects(store: Store, source: str, rejects: pl.DataFrame) -> None:

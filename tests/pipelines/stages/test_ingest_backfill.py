@@ -162,6 +162,90 @@ def test_a_source_that_no_longer_holds_the_interval_takes_nothing_away(project, 
     assert marks(project) == set()
 
 
+def test_the_rows_of_a_backfill_are_those_in_its_interval(project, now):
+    """Three classes' sums of five minutes."""
+    ingest(project, now)
+    result = ingest(project, now, interval=Interval(start=now - 3 * HOUR, end=now))
+    assert result.summary.startswith("108 rows of 1 source into 9 steps from ")
+
+
+TRACE = """\
+sources:
+  - name: gateway
+    kind: trace
+    format: generic
+    path: rows.parquet
+    columns: {time: time, class: class, tokens_in: tokens_in, tokens_out: tokens_out}
+    classes: {chat: chat, agent: agent}
+"""
+
+
+@pytest.fixture(params=["sql", "trace"])
+def recorder(gateway, request):
+    """Requests, by a query and as a trace: what has no row between others is idle."""
+    if request.param == "trace":
+        text = gateway.file.read_text()
+        gateway.file.write_text(TRACE + text[text.index("pools:") :])
+    return load_project(gateway.file, environment={})
+
+
+def test_the_requests_of_a_backfill_are_those_in_its_interval(recorder, requests):
+    ingest(recorder, NOW)
+    span = Interval(start=T0 + 22 * HOUR, end=T0 + 25 * HOUR)
+    rows = requests.filter(pl.col("time").is_between(span.start, span.end, closed="left")).height
+    assert ingest(recorder, NOW, interval=span).sources[0].rows == rows < 1000
+
+
+LOST = Interval(start=T0 + 20 * HOUR, end=T0 + 30 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [(22 * HOUR, 25 * HOUR), (25 * HOUR, 25 * HOUR + STEP), (18 * HOUR, 33 * HOUR), (19 * HOUR, 21 * HOUR)],
+    ids=["inside", "one step", "around", "across an edge"],
+)
+def test_lost_rows_with_others_on_either_side_are_not_idle_time(recorder, requests, start, end):
+    ingest(recorder, NOW)
+    before = stored(recorder)
+    requests.filter(~pl.col("time").is_between(LOST.start, LOST.end)).write_parquet(recorder.base / "rows.parquet")
+    with pytest.raises(DataError, match=r"source gateway: holds nothing from .* to .* are stored"):
+        ingest(recorder, NOW, interval=Interval(start=T0 + start, end=T0 + end))
+    lost = stored(recorder, start=LOST.start, end=LOST.end)
+    assert lost.equals(before.filter(pl.col("step_start").is_between(LOST.start, LOST.end, closed="left")))
+    assert stored(recorder).equals(before)
+
+
+def test_fewer_rows_and_a_few_silent_steps_are_a_correction(recorder, requests):
+    ingest(recorder, NOW)
+    agent = (pl.col("class") == "agent") & pl.col("time").is_between(LOST.start, LOST.end)
+    brief = pl.col("time").is_between(T0 + 25 * HOUR, T0 + 25 * HOUR + 2 * STEP)
+    requests.filter(~agent & ~brief).write_parquet(recorder.base / "rows.parquet")
+    ingest(recorder, NOW, interval=LOST)
+    found = stored(recorder, start=LOST.start, end=LOST.end).group_by("workload_class").agg(pl.col("tokens_in") > 0)
+    assert {name: sum(busy) for name, busy in found.rows()} == {"agent": 0, "chat": 10 * 12 - 2}
+
+
+def test_zeros_that_are_stored_may_be_read_again(recorder, requests):
+    """An outage's, say: nothing is lost."""
+    requests.filter(~pl.col("time").is_between(LOST.start, LOST.end)).write_parquet(recorder.base / "rows.parquet")
+    ingest(recorder, NOW)
+    result = ingest(recorder, NOW, interval=Interval(start=T0 + 22 * HOUR, end=T0 + 25 * HOUR))
+    assert (result.sources[0].steps, result.sources[0].reopened_steps) == (72, 0)
+
+
+def test_a_trace_read_again_without_a_day_keeps_and_tells_it(recorder, requests):
+    """So does a query that reads the time again, but it goes on from its watermark."""
+    ingest(recorder, NOW)
+    before = stored(recorder)
+    with open_store(recorder.store_path) as store:
+        store.execute("DELETE FROM watermarks")
+    requests.filter(~pl.col("time").is_between(LOST.start, LOST.end)).write_parquet(recorder.base / "rows.parquet")
+    result = ingest(recorder, NOW)
+    assert stored(recorder).equals(before)
+    assert result.sources[0].kept_steps == 10 * 12 * 2
+    assert "240 stored steps kept that their source no longer has, 1 finding" in result.summary
+
+
 @pytest.mark.parametrize(
     ("start", "end", "said"),
     [
