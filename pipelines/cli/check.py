@@ -12,6 +12,7 @@ from floorcast.source import PrometheusSource, SqlSource, TraceSource
 from floorcast.units import format_duration
 from pipelines.cli.output import say, say_table
 from pipelines.project import Project
+from pipelines.stages.common import count
 
 NEEDS = (
     (timedelta(days=42) / 2, "all models"),
@@ -22,7 +23,7 @@ NEEDS = (
 
 
 def examine(project: Project, now: datetime) -> dict[str, Any]:
-    """What each source holds. Raises what reading it raises."""
+    """What each source holds. Raises what reading it for `ingest` raises."""
     sources = [_examine(source, project, now) for source in project.config.sources]
     seen = {entry["class"] for source in sources for entry in source["classes"] if entry["first"]}
     return {
@@ -78,9 +79,18 @@ def _examine_live(source: PrometheusSource, project: Project, now: datetime) -> 
 
 def _examine_sql(source: SqlSource, project: Project, now: datetime) -> dict[str, Any]:
     from pipelines.sources.sql.examine import examine_sql
+    from pipelines.sources.sql.importer import as_trace
+    from pipelines.sources.traces.result import check_reject_share
 
     config = project.config
     found = examine_sql(source, classes=list(config.classes), step=config.step, now=now, base=project.base)
+    check_reject_share(
+        as_trace(source),
+        rejected=found.rejected,
+        examples=found.examples,
+        rows_considered=found.rows,
+        where=f"source {source.name}, the last day",
+    )
     document = found.model_dump(exclude={"classes"})
     classes = [
         {
@@ -96,10 +106,10 @@ def _examine_sql(source: SqlSource, project: Project, now: datetime) -> dict[str
 
 
 def _examine_trace(source: TraceSource, project: Project, now: datetime) -> dict[str, Any]:
-    from pipelines.sources import import_trace
+    from pipelines.stages.reading import is_present, read_trace
 
     config = project.config
-    found = import_trace(source, step=config.step, classes=list(config.classes), until=now, base=project.base)
+    found, (ahead, newest_ahead) = read_trace(project, source, now, at_present=is_present(now, step=config.step))
     classes = []
     for (name,), rows in found.demand.group_by(["workload_class"], maintain_order=True):
         first, last = rows["step_start"].min(), rows["step_start"].max()
@@ -122,6 +132,8 @@ def _examine_trace(source: TraceSource, project: Project, now: datetime) -> dict
         "rejected": found.rejected,
         "examples": found.examples,
         "incomplete_step": found.incomplete_step,
+        "ahead": ahead,
+        "newest_ahead": newest_ahead,
         "classes": classes,
     }
 
@@ -164,8 +176,7 @@ def _say_trace(source: dict[str, Any]) -> None:
             for entry in source["classes"]
         ),
     )
-    for reason, rows in source["rejected"].items():
-        say(f"  rejected {rows:,} rows: {reason}, e.g. {source['examples'].get(reason, '')}")
+    _say_unused(source)
 
 
 def _say_sql(source: dict[str, Any]) -> None:
@@ -179,10 +190,15 @@ def _say_sql(source: dict[str, Any]) -> None:
             for entry in source["classes"]
         ),
     )
+    _say_unused(source)
+
+
+def _say_unused(source: dict[str, Any]) -> None:
     for reason, rows in source["rejected"].items():
         say(f"  rejected {rows:,} rows: {reason}, e.g. {source['examples'].get(reason, '')}")
     if source["ahead"]:
-        say(f"  {source['ahead']:,} rows are stamped after now, the newest {_clock(source['newest_ahead'])}")
+        newest = f"the newest {_clock(source['newest_ahead'])}" if source["newest_ahead"] else "by more than a month"
+        say(f"  {count(source['ahead'], 'row')} stamped after now, {newest}: not read")
 
 
 def _say_live(source: dict[str, Any]) -> None:

@@ -1,0 +1,64 @@
+"""What `check` finds is what `ingest` would store, or refuse."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pytest
+
+from floorcast.units import floor_to_step
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+FLEET = """\
+pools:
+  pool:
+    gpu: {type: H100}
+    capacity: {prefill_tokens_per_s: 5000, decode_tokens_per_s: 2500}
+    startup: {p90: 4m}
+    bounds: {min: 1, max: 40}
+classes:
+  chat: {pools: [pool]}
+"""
+READ = "    columns: {time: t, tokens_in: i, tokens_out: o}\n    class: chat\n"
+QUERY = "SELECT * FROM read_parquet('rows.parquet') WHERE t >= $start AND t < $end"
+SQL = f"sources:\n  - name: gateway\n    kind: sql\n    query: {QUERY}\n{READ}{FLEET}"
+TRACE = f"sources:\n  - name: gateway\n    kind: trace\n    format: generic\n    path: rows.parquet\n{READ}{FLEET}"
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    """`gateway(text, rows)` writes a configuration and its rows of t, i, o."""
+
+    def write(text, rows):
+        (tmp_path / "floorcast.yaml").write_text(text)
+        pl.DataFrame(
+            rows, schema={"t": pl.Datetime("us", "UTC"), "i": pl.Int64, "o": pl.Int64}, orient="row"
+        ).write_parquet(tmp_path / "rows.parquet")
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize("text", [SQL, TRACE], ids=["sql", "trace"])
+def test_rows_that_ingest_refuses_are_refused_with_the_same_words(gateway, main, text):
+    t0 = datetime(2026, 11, 3, tzinfo=UTC)
+    folder = gateway(text, [(t0 + n * MINUTE, None if n % 3 == 0 else 5, 1) for n in range(600)])
+    for command in ("check", "ingest"):
+        ran = main(command, "--now", "2026-11-03T10:00:00Z", cwd=folder)
+        assert ran.code == 3
+        assert "200 of 600 rows (33.3%) cannot be used, more than max_reject_share" in ran.err
+        assert "missing_tokens: 200, e.g. " in ran.err
+
+
+@pytest.mark.parametrize(("ahead", "told"), [(3 * HOUR, "the newest 20"), (90 * 24 * HOUR, "by more than a month")])
+def test_a_trace_with_a_row_of_the_future_ends_where_ingest_ends_it(gateway, main, ahead, told):
+    """With its last row before the present, an hour ago."""
+    last = datetime.now(UTC) - HOUR
+    folder = gateway(TRACE, [*((last - n * MINUTE, 5, 1) for n in range(301)), (last + HOUR + ahead, 5, 1)])
+    found = json.loads(main("check", "--json", cwd=folder).out)["sources"][0]
+    stored = json.loads(main("ingest", "--json", cwd=folder).out)["sources"][0]
+    assert (found["ahead"], found["classes"][0]["steps"]) == (stored["ahead"], stored["steps"]) == (1, 60)
+    assert found["classes"][0]["last"] == f"{floor_to_step(last, 5 * MINUTE) - 5 * MINUTE:%FT%TZ}"
+    assert f"  1 row stamped after now, {told}" in main("check", cwd=folder).out
