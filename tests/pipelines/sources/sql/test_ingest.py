@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -15,8 +16,10 @@ from polars.testing import assert_frame_equal
 
 from pipelines.project import Project, load_project
 from pipelines.stages.ingest import ingest
+from pipelines.stages.runner import STAGES, run_stage
 from store.connection import open_store
 from store.demand import read_demand
+from store.findings import read_findings
 from store.rejects import read_rejects
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "gateway-logs"
@@ -43,6 +46,23 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 def demand(project: Project) -> pl.DataFrame:
     with open_store(project.store_path) as store:
         return read_demand(store)
+
+
+def test_the_examples_logs_are_unsuspicious_and_forecast_up_to_now(project: Callable[[str], Project]) -> None:
+    here = project("whole line")
+    for name in ("ingest", "fit", "forecast", "plan"):
+        run_stage(name, STAGES[name], here, END)
+    with open_store(here.store_path) as store:
+        assert read_findings(store).is_empty()
+        rungs = store.read("SELECT DISTINCT pool, rung FROM floors ORDER BY ALL")
+    assert rungs.rows() == [("chat-70b", "fresh"), ("code-32b", "fresh")]
+
+
+@pytest.mark.parametrize("page", sorted(EXAMPLE.parent.glob("*/README.md")), ids=lambda page: page.parent.name)
+def test_the_examples_call_the_command_by_a_path_that_is_there(page: Path) -> None:
+    commands = re.findall(r"^(\S*floorcast) (?=\w)", page.read_text(), re.MULTILINE)
+    assert commands
+    assert set(commands) == {"../../.venv/bin/floorcast"}
 
 
 def test_many_runs_store_what_one_run_stores(project: Callable[[str], Project]) -> None:
