@@ -81,6 +81,7 @@ def _environment(data: SiteData) -> Environment:
         "rejects": data.rejects,
         "floorcast_version": __version__,
         "unknown": text.UNKNOWN,
+        "few": text.FEW,
         "page_name": text.page_name,
     }
     return environment

@@ -11,6 +11,9 @@ from zoneinfo import ZoneInfo
 from floorcast.units import parse_duration
 
 UNKNOWN = "–"
+FEW = 100
+"""Accuracy that rests on fewer forecasts than these is shown in grey."""
+
 _EXPERT = re.compile(r"\w+( [01]\.\d\d)?")
 _UNSAFE = re.compile(r"[^a-z0-9.-]+")
 

@@ -77,8 +77,9 @@ class ClassView:
     """One workload class; `pool` and `kind` are None where the configuration does not know it.
 
     `observed_share` is of the steps from its first to its last in the demand shown; `fits` is by metric and horizon, a
-    row of FITS each; `wape` by metric and model, at the nearest horizon; `experts` the model of most weight in the
-    next step's forecast by metric, with its weight where it is one of several.
+    row of FITS each; `wape` by metric and model, at the nearest horizon, and `judged` by metric how many forecasts it
+    rests on; `experts` the model of most weight in the next step's forecast by metric, with its weight where it is one
+    of several.
     """
 
     name: str
@@ -90,6 +91,7 @@ class ClassView:
     observed_share: float | None
     fits: dict[str, dict[str, dict[str, str]]]
     wape: dict[str, dict[str, float]]
+    judged: dict[str, int]
     experts: dict[str, tuple[str, float | None]]
 
 
@@ -208,6 +210,7 @@ def _class_view(
             metric: {row["model"]: row["wape"] for row in rows.filter(pl.col("metric") == metric).iter_rows(named=True)}
             for metric in Metric
         },
+        judged=dict(rows.filter(pl.col("model") == "published").select("metric", "steps").iter_rows()),
         experts={
             metric: top_expert(model)
             for metric, model in forecasts.sort("step_start")

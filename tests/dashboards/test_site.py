@@ -143,6 +143,16 @@ def test_events_are_shown_in_the_pools_rows_and_on_the_classs_page(site_data: Si
     assert "adjusted by" not in found["class-agent.html"]
 
 
+def test_accuracy_that_rests_on_few_forecasts_says_how_few_and_is_grey(site_data: SiteData) -> None:
+    few = (pl.col("workload_class") == "chat") & (pl.col("horizon") == "lead")
+    accuracy = site_data.accuracy.with_columns(pl.when(few).then(99).otherwise(100).alias("steps").cast(pl.Int64))
+    found = dict(render_pages(dataclasses.replace(site_data, accuracy=accuracy)))
+    assert found["index.html"].count('<td class="n few">') == found["index.html"].count("<small>n 99</small>") == 2
+    assert found["index.html"].count("<small>n 100</small>") == 4
+    assert found["accuracy.html"].count('<tr class="few">') == found["class-chat.html"].count('<tr class="few">') == 2
+    assert 'class="few"' not in found["class-agent.html"]
+
+
 def test_a_classs_page_tells_its_drift_and_whether_a_fit_has_seen_it(pages: dict[str, str]) -> None:
     text = re.sub(r"<[^>]+>", "", pages["class-agent.html"]).replace("\N{NO-BREAK SPACE}", " ")
     coverage = "Drift, found Mon 30 Nov 08:55 UTC (09:55 CET): coverage lost, 80 % of 95 % over 9h. The next cycle fits"
