@@ -122,7 +122,9 @@ def _seconds(now: datetime, moment: datetime | None) -> float | None:
 
 
 def _age(seconds: float | None) -> str:
-    return "-" if seconds is None else format_duration(max(seconds, 0))
+    if seconds is None:
+        return "-"
+    return format_duration(seconds) if seconds >= 0 else f"{format_duration(-seconds)} in the future"
 
 
 def _clock(moment: datetime | None) -> str:

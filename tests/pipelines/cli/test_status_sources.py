@@ -43,3 +43,11 @@ def test_each_source_says_how_far_it_is_read_and_each_class_is_listed(main, publ
     ]  # fmt: skip
     new = {"first_step": None, "last_step": None, "steps": 0, "age_s": None, "model_in": None, "model_out": None}
     assert found["classes"][-1] == {"workload_class": "new"} | new
+
+
+def test_data_of_the_future_are_not_called_new(main, published, now):
+    """The newest step ends at `now`; asked about two hours before, it is that far ahead."""
+    shown = main("status", "--now", f"{now - timedelta(hours=2):%Y-%m-%dT%H:%M}", cwd=published.base).out
+    assert re.search(r"^chat .* 2026-11-16 08:00 UTC +2h in the future +", shown, re.MULTILINE)
+    shown = main("status", "--now", f"{now:%Y-%m-%dT%H:%M}", cwd=published.base).out
+    assert re.search(r"^chat .* 2026-11-16 08:00 UTC +0s +", shown, re.MULTILINE)
