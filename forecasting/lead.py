@@ -77,9 +77,11 @@ def fit_lead(view: View, at: Row, *, target: Target, timer: Callable[[], float])
 
 
 def label(weights: np.ndarray) -> str:
-    """The experts of most weight, as in `mstl_ets_day 0.58, last_value 0.31, blend 0.11`."""
+    """The experts of most weight, as in `mstl_ets_day 0.48, last_value 0.31, blend 0.11, others 0.10`."""
     order = np.argsort(-weights, kind="stable")[:NAMED]
-    return ", ".join(f"{EXPERTS[place].name} {weights[place]:.2f}" for place in order if weights[place] >= 0.005)
+    named = {EXPERTS[place].name: weights[place] for place in order}
+    named["others"] = weights.sum() - weights[order].sum()
+    return ", ".join(f"{name} {weight:.2f}" for name, weight in named.items() if weight >= 0.005)
 
 
 def thaw(experts: dict[str, dict[str, Parameters]]) -> tuple[Fitted, Fitted]:

@@ -19,12 +19,14 @@ from scaling.ladder import MISSING, fallback_replicas
 
 _FALLBACK = Rung.FALLBACK.value
 _WORDS = {Metric.TOKENS_IN.value: "tokens in", Metric.TOKENS_OUT.value: "tokens out"}
+_SIDES = {Metric.TOKENS_IN.value: ("in",), Metric.TOKENS_OUT.value: ("out",), "sum": ("in", "out")}
 _RAISING = ("already_published", "dwell", "step_down")
 _RUNGS = {
     Rung.FRESH: "fresh forecast",
     Rung.LAST_FORECAST: "last forecast, its spread widened by its age; never below what was published",
     Rung.PAST_WEEKS: "past weeks' maximum, for want of a forecast; never below what was published",
-    Rung.FALLBACK: "a class without any figure: at least fallback_replicas; never below what was published",
+    Rung.FALLBACK: "a class without any figure: at least fallback_replicas, which is bounds.max unless set; "
+    "never below what was published",
 }
 
 
@@ -133,9 +135,9 @@ def explain(
     reason = window.reason
     local = "" if zone == "UTC" else f" ({window.start.astimezone(ZoneInfo(zone)):%H:%M} {zone})"
     title = f"{pool_name} at {window.start.astimezone(UTC):%Y-%m-%d %H:%M} UTC{local}: floor {window.min_replicas}"
-    lines = _fallback_lines(window) if reason.binding == _FALLBACK else _demand_lines(window, pool)
+    lines = _fallback_lines(window, pool) if reason.binding == _FALLBACK else _demand_lines(window, pool)
     lines.append(("lead", _lead(reason, pool)))
-    lines.append(("bounds", _bounds(reason, pool)))
+    lines.append(("bounds", _bounds(reason, pool, window.min_replicas)))
     lines += [_RULE_LINES[move.rule](move, pool) for move in reason.adjustments if move.rule in _RULE_LINES]
     lines.append(("forecast", _forecast(window, version=version, issued_at=issued_at, cutoff=cutoff)))
     if rung is not None:
@@ -143,11 +145,14 @@ def explain(
     return "\n".join([title, *(f"  {label:<10}  {text}" for label, text in lines)])
 
 
-def _fallback_lines(window: FloorWindow) -> list[tuple[str, str]]:
+def _fallback_lines(window: FloorWindow, pool: Pool) -> list[tuple[str, str]]:
     unknown = [name for name, demand in window.reason.classes.items() if MISSING in (demand.model_in, demand.model_out)]
+    replicas = f"{window.reason.required_replicas:g}"
+    unset = f"bounds.max {replicas}, since fallback_replicas is not set"
+    given = unset if pool.fallback_replicas is None else f"fallback_replicas {replicas}"
     return [
         ("needed by", f"{_clock(window, window.reason.needed_by)}, when demand of {', '.join(unknown)} is not known"),
-        ("fallback", f"fallback_replicas {window.reason.required_replicas:g}, without margins"),
+        ("fallback", f"{given}, without margins"),
     ]
 
 
@@ -161,39 +166,60 @@ def _demand_lines(window: FloorWindow, pool: Pool) -> list[tuple[str, str]]:
     return [
         ("needed by", f"{_clock(window, reason.needed_by)}, when {reached} ({spread})"),
         ("classes", _classes(reason)),
+        *_together(reason),
         ("capacity", _capacity(reason, pool)),
         ("margins", _margins_text(reason)),
     ]
 
 
 def _classes(reason: Reason) -> str:
-    def share(demand: ClassDemand) -> str:
-        known = {
-            Metric.TOKENS_IN.value: (demand.model_in, demand.tokens_in_per_s),
-            Metric.TOKENS_OUT.value: (demand.model_out, demand.tokens_out_per_s),
-        }
-        metrics = list(known) if reason.binding == "sum" else [reason.binding]
-        words = {name: f" {_WORDS[name].removeprefix('tokens ')}" if len(metrics) > 1 else "" for name in metrics}
-        rates = ((name, *known[name]) for name in metrics)
-        return " + ".join(f"{MISSING if model == MISSING else _rate(rate)}{words[name]}" for name, model, rate in rates)
+    """Each class's figures of the metrics that decided; medians where the pool's demand is made of them, too."""
+    sides = _SIDES[reason.binding]
+    apart = min(_of(reason, "share")) < 1
 
-    shares = ", ".join(f"{name} {share(demand)}" for name, demand in reason.classes.items())
-    total = _rate(reason.demand_tokens_per_s)
-    kept = _of_binding(reason, reason.share_in, reason.share_out)
-    peaks = _of_binding(reason, reason.peak_in, reason.peak_out)
-    minute = f", times {' and '.join(f'{peak:.2f}' for peak in peaks)} for the busiest minute" if max(peaks) > 1 else ""
-    if len(reason.classes) == 1:
-        return f"{shares}{minute}: {total}" if minute else shares
-    if min(kept) == 1:
-        return f"{shares}; together {total}, added as if they peak together{minute}"
-    spread = " and ".join(f"{100 * each:.0f} %" for each in kept)
-    return f"{shares}; together {total}: medians + {spread} of their spread, as they peak apart{minute}"
+    def figure(demand: ClassDemand, side: str) -> str:
+        word = f" {side}" if len(sides) > 1 else ""
+        if getattr(demand, f"model_{side}") == MISSING:
+            return f"{MISSING}{word}"
+        median = f" (median {_number(getattr(demand, f'median_{side}_per_s'))})" if apart else ""
+        return f"{_rate(getattr(demand, f'tokens_{side}_per_s'))}{word}{median}"
+
+    shares = ((name, " + ".join(figure(demand, side) for side in sides)) for name, demand in reason.classes.items())
+    return ", ".join(f"{name} {share}" for name, share in shares)
 
 
-def _of_binding(reason: Reason, tokens_in: float, tokens_out: float) -> list[float]:
-    """The figures of the metrics that decided."""
-    figures = {Metric.TOKENS_IN.value: tokens_in, Metric.TOKENS_OUT.value: tokens_out}
-    return list(figures.values()) if reason.binding == "sum" else [figures[reason.binding]]
+def _together(reason: Reason) -> list[tuple[str, str]]:
+    """The pool's demand worked out from the classes' figures, where that takes a step."""
+    several, peaks = len(reason.classes) > 1, _of(reason, "peak")
+    if not several and max(peaks) == 1:
+        return []
+    sums = ";  ".join(_sum(reason, side) for side in _SIDES[reason.binding])
+    shares = " and ".join(f"{100 * share:.0f} %" for share in _of(reason, "share"))
+    apart = f"medians + {shares} of their spread, as they peak apart"
+    how = [apart if min(_of(reason, "share")) < 1 else "added as if they peak together"]
+    minute = f"times {' and '.join(f'{peak:.2f}' for peak in peaks)} for the busiest minute"
+    return [("together", f"{sums}: {', '.join(how * several + [minute] * (max(peaks) > 1))}")]
+
+
+def _sum(reason: Reason, side: str) -> str:
+    """As `(61,943 + 0.5903 x (72,039 - 61,943)) x 1.1284 = 76,615/s`."""
+    quantiles = [getattr(demand, f"tokens_{side}_per_s") for demand in reason.classes.values()]
+    quantile, median = (
+        sum(quantiles),
+        sum(getattr(demand, f"median_{side}_per_s") for demand in reason.classes.values()),
+    )
+    share, peak = getattr(reason, f"share_{side}"), getattr(reason, f"peak_{side}")
+    text = " + ".join(_number(each) for each in quantiles)
+    if share < 1:
+        text = f"{_number(median)} + {share:.4f} x ({_number(quantile)} - {_number(median)})"
+    if peak > 1:
+        text = f"({text}) x {peak:.4f}" if " " in text else f"{text} x {peak:.4f}"
+    return f"{text} = {_rate(getattr(reason, f'tokens_{side}_per_s'))}"
+
+
+def _of(reason: Reason, figure: str) -> list[float]:
+    """The `share` or `peak` of each metric that decided."""
+    return [getattr(reason, f"{figure}_{side}") for side in _SIDES[reason.binding]]
 
 
 def _capacity(reason: Reason, pool: Pool) -> str:
@@ -223,7 +249,7 @@ def _margins_text(reason: Reason) -> str:
     text = f"{reason.required_replicas:.2f}"
     if minimum := buffers.get("minimum_margin"):
         text = f"minimum {minimum.value * 100:g} %: {minimum.replicas:.2f}"
-    text += f" -> {buffers['round_up'].replicas:g} replicas"
+    text += f" -> {_replicas(buffers['round_up'].replicas)}"
     if warm := buffers.get("warm"):
         text += f";  warm {warm.value:g}: {warm.replicas:g}"
     return text
@@ -238,13 +264,15 @@ def _lead(reason: Reason, pool: Pool) -> str:
     )
 
 
-def _bounds(reason: Reason, pool: Pool) -> str:
+def _bounds(reason: Reason, pool: Pool, floor: int) -> str:
     text = f"{pool.bounds.min} to {pool.bounds.max}"
     clamps = [adjusted for adjusted in reason.adjustments if adjusted.rule == reason.clamped]
     if not clamps:
-        return f"{text}, not binding"
+        wanted = reason.adjustments[0].before if reason.adjustments else floor
+        at = " and ".join(name for name in ("min", "max") if wanted == getattr(pool.bounds, name))
+        return f"{text}, {wanted} is bounds.{at}" if at else f"{text}, not binding"
     text += f": {clamps[0].before} becomes {clamps[0].after}"
-    return f"{text}, {reason.shortfall_replicas} replicas short" if reason.shortfall_replicas else text
+    return f"{text}, {_replicas(reason.shortfall_replicas)} short" if reason.shortfall_replicas else text
 
 
 def _published_line(adjusted: Adjustment, _pool: Pool) -> tuple[str, str]:
@@ -279,6 +307,10 @@ def _clock(window: FloorWindow, moment: datetime) -> str:
     """The time of day, with the date where it is not the window's."""
     there, here = moment.astimezone(UTC), window.start.astimezone(UTC)
     return f"{there:%H:%M} UTC" if there.date() == here.date() else f"{there:%Y-%m-%d %H:%M} UTC"
+
+
+def _replicas(count: float) -> str:
+    return f"{count:g} replica{'' if count == 1 else 's'}"
 
 
 def _rate(tokens_per_s: float) -> str:

@@ -57,14 +57,18 @@ def test_the_text_shows_every_step_of_the_arithmetic(planned, now):
         cutoff=now,
         rung=Rung.FRESH,
     )
-    changed = {"share_out": 0.5, "peak_out": 1.25}
+    changed = {"share_out": 0.5, "peak_out": 1.25, "tokens_out_per_s": 14312.5}
     apart = windows[0].model_copy(update={"reason": windows[0].reason.model_copy(update=changed)})
-    said = "together 11,900/s: medians + 50 % of their spread, as they peak apart, times 1.25 for the busiest minute"
-    assert said in explain(apart, pool_name="chat-70b", pool=pool)
+    assert explain(apart, pool_name="chat-70b", pool=pool).splitlines()[2:4] == [
+        "  classes     agent 1,450/s (median 1,000), chat 10,450/s (median 10,000)",
+        "  together    (11,000 + 0.5000 x (11,900 - 11,000)) x 1.2500 = 14,312/s: medians + 50 % of their spread, "
+        "as they peak apart, times 1.25 for the busiest minute",
+    ]
     assert text.splitlines() == [
         "chat-70b at 2026-11-30 08:50 UTC (09:50 Europe/Berlin): floor 8",
         "  needed by   09:00 UTC, when tokens out reach 11,900/s (quantile 0.95; median 11,000/s)",
-        "  classes     agent 1,450/s, chat 10,450/s; together 11,900/s, added as if they peak together",
+        "  classes     agent 1,450/s, chat 10,450/s",
+        "  together    1,450 + 10,450 = 11,900/s: added as if they peak together",
         "  capacity    2,600/s per replica x 0.75 = 1,950/s;  11,900 / 1,950 = 6.10;  tokens in would need 0.33",
         "  margins     minimum 10 %: 6.71 -> 7 replicas;  warm 1: 8",
         "  lead        startup p90 4m + publication 5m + apply 30s = 9m30s",
@@ -87,7 +91,8 @@ def test_a_sum_shows_both_terms(planned):
     pool, windows = planned(capacity=POOL["capacity"] | {"combine": "sum"})
     text = explain(windows[0], pool_name="main", pool=pool)
     assert "when tokens in reach 11,900/s and tokens out 11,900/s (quantile 0.95; median 22,000/s)" in text
-    assert "agent 1,450/s in + 1,450/s out, chat 10,450/s in + 10,450/s out; together 23,800/s" in text
+    assert "agent 1,450/s in + 1,450/s out, chat 10,450/s in + 10,450/s out\n" in text
+    assert "  together    1,450 + 10,450 = 11,900/s;  1,450 + 10,450 = 11,900/s: added as if" in text
     assert "(11,900 / 48,000 + 11,900 / 2,600) / 0.75 = 6.43" in text
 
 
@@ -97,7 +102,7 @@ def test_rules_that_moved_the_floor_are_named_with_before_and_after(planned):
     pool, windows = planned(shape=shape, bounds={"min": 5, "max": 7})
     texts = [explain(window, pool_name="main", pool=pool) for window in windows]
     assert "bounds      2" not in texts[0]
-    assert "  bounds      5 to 7: 8 becomes 7, 1 replicas short" in texts[0]
+    assert "  bounds      5 to 7: 8 becomes 7, 1 replica short" in texts[0]
     assert "  bounds      5 to 7: 3 becomes 5" in texts[3]
     assert "  dwell       5 becomes 7, held for 15m" in texts[3]
     assert "  step down   5 becomes 6, down by at most 1 in 10m" in "\n".join(texts)
@@ -113,6 +118,36 @@ def test_a_fallback_says_which_class_is_not_known(planned, make_forecasts, make_
     assert "published   9 becomes 12, as published before for this time" in text
     assert "agent: missing" in text
     assert recompute(windows[0].reason, pool) == 12
+
+
+def test_a_fallback_that_is_not_set_is_called_the_upper_bound_that_it_is(planned, make_forecasts):
+    pool, windows = planned(forecasts=make_forecasts({"chat": [100.0] * 15}))
+    text = explain(windows[0], pool_name="main", pool=pool, rung=Rung.FALLBACK)
+    assert "fallback    bounds.max 40, since fallback_replicas is not set, without margins" in text
+    assert "bounds      2 to 40, 40 is bounds.max\n" in text
+
+
+def test_one_class_shows_no_sum_but_its_busiest_minute(planned):
+    """10,450 x 1.5 = 15,675."""
+    pool, windows = planned()
+    reason = windows[0].reason
+    alone = {"classes": {"chat": reason.classes["chat"]}, "tokens_out_per_s": 10450.0}
+    text, busy = (
+        explain(windows[0].model_copy(update={"reason": each}), pool_name="main", pool=pool)
+        for each in (
+            reason.model_copy(update=alone),
+            reason.model_copy(update={**alone, "peak_out": 1.5, "tokens_out_per_s": 15675.0}),
+        )
+    )
+    assert "together" not in text
+    assert "  together    10,450 x 1.5000 = 15,675/s: times 1.50 for the busiest minute\n" in busy
+
+
+def test_one_replica_is_not_called_replicas(planned):
+    pool, windows = planned(capacity=POOL["capacity"] | {"decode_tokens_per_s": 5200})
+    text = explain(windows[-1], pool_name="main", pool=pool)
+    assert "-> 1 replica;  warm 1: 2\n" in text
+    assert "bounds      2 to 40, 2 is bounds.min\n" in text
 
 
 def test_a_time_on_another_day_carries_its_date(planned, now):

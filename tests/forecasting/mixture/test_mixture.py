@@ -176,7 +176,9 @@ def test_an_expert_that_never_earned_weight_is_left_out_until_the_next_fit(daily
     assert LEAST_EARNED < 0.01
 
 
-def test_the_label_names_three_experts_by_weight() -> None:
+def test_the_label_names_three_experts_by_weight_and_what_the_others_have() -> None:
     weights = np.zeros(len(EXPERTS))
     weights[[0, 2, 3, 5]] = 0.1, 0.5, 0.3, 0.1
-    assert label(weights) == "recent_peak 0.50, daily_shape_added 0.30, last_value 0.10"
+    assert label(weights) == "recent_peak 0.50, daily_shape_added 0.30, last_value 0.10, others 0.10"
+    weights[[0, 5]] = 0.2, 0.0
+    assert label(weights) == "recent_peak 0.50, daily_shape_added 0.30, last_value 0.20"
