@@ -31,8 +31,8 @@ LOSS_HALF_LIFE = timedelta(hours=12)
 UNIT_HALF_LIFE = timedelta(hours=4)
 RESIDUAL_HALF_LIFE = timedelta(days=1)
 SHORT_ERROR, MIDDLE_ERROR, LONG_ERROR = timedelta(hours=1), timedelta(hours=4), timedelta(hours=8)
-RATE = 0.01
-CORRECTION_RATE = 0.12
+RATE = 0.015
+CORRECTION_RATE = 0.1
 LEAST_ERROR, LEAST_LEVEL = 0.02, 0.1
 """Added to errors and forecasts in a scale, as shares of the series' mean: a quiet hour must not promise quiet."""
 
@@ -45,7 +45,7 @@ LEAST_UNIT = 1e-3
 LEAST_RATE = 1e-6
 """Tokens/s that an error counts as at least: an idle series must not divide by nothing."""
 
-WARM_UP = timedelta(days=1)
+WARM_UP = timedelta(days=2)
 """The first residuals, from which the offsets start."""
 
 
