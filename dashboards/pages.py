@@ -15,7 +15,7 @@ from dashboards.data import SiteData
 from dashboards.figures.accuracy import backtest_figure, calibration_figure, wape_figure
 from dashboards.figures.fan import forecast_fan
 from dashboards.figures.floors import floors_over_required
-from dashboards.text import notes
+from dashboards.text import FEW, notes
 from dashboards.views import ClassView, PoolView, horizons, nominal_quantile
 from floorcast.columns import Metric
 from floorcast.units import format_duration
@@ -88,7 +88,8 @@ def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFram
                 _chart(
                     wape_figure(accuracy, by="horizon"),
                     title=f"{name}: error of past forecasts",
-                    caption="By horizon, as published, against two simple forecasts.",
+                    caption="By horizon, as published, against two simple forecasts. "
+                    f"Faint: fewer than {FEW} forecasts judged.",
                     label=f"WAPE by horizon of {name.lower()} of class {view.name}; the table below has the numbers",
                 )
             )
@@ -148,7 +149,8 @@ def accuracy_context(data: SiteData, pages: Mapping[str, str]) -> dict[str, obje
                 _chart(
                     wape_figure(worst, by="workload_class"),
                     title=f"{name}: error, horizon {horizon}",
-                    caption=f"Published forecasts against two simple ones.{shown}",
+                    caption="Published forecasts against two simple ones. "
+                    f"Faint: fewer than {FEW} forecasts judged.{shown}",
                     label=f"WAPE of {name.lower()} by class at horizon {horizon}; the table below has the numbers",
                 ),
                 _chart(

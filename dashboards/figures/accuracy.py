@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.style import figure, plain, values
+from dashboards.text import FEW
 
 MODELS = {
     "published": ("published", "var(--published)", "circle"),
@@ -15,6 +16,8 @@ MODELS = {
     "seasonal_naive": ("seasonal naive", "var(--seasonal-naive)", "square-open"),
 }
 """Of each model in ACCURACY: name shown, colour and marker; the markers differ for readers who see few colours."""
+
+_FAINT = 0.35
 
 
 def wape_figure(accuracy: pl.DataFrame, *, by: str) -> go.Figure:
@@ -30,7 +33,13 @@ def wape_figure(accuracy: pl.DataFrame, *, by: str) -> go.Figure:
             y=[plain(label) for label in rows[by]],
             name=name,
             mode="markers",
-            marker={"color": colour, "symbol": symbol, "size": 10, "line": {"width": 2, "color": colour}},
+            marker={
+                "color": colour,
+                "symbol": symbol,
+                "size": 10,
+                "opacity": _opacity(rows),
+                "line": {"width": 2, "color": colour},
+            },
             hovertemplate="%{x:.3~r} % WAPE",
         )
     return fig.update_xaxes(rangemode="tozero")
@@ -51,7 +60,7 @@ def calibration_figure(accuracy: pl.DataFrame, *, by: str, nominal: Mapping[str,
         y=[plain(label) for label in rows[by]],
         name="published",
         mode="markers",
-        marker={"color": "var(--published)", "symbol": "circle", "size": 10},
+        marker={"color": "var(--published)", "symbol": "circle", "size": 10, "opacity": _opacity(rows)},
         customdata=list(zip(values(rows["calibration"] * 100), values(pl.Series(levels) * 100), strict=True)),
         hovertemplate="%{customdata[0]} % of steps at or under the %{customdata[1]} % quantile",
         showlegend=False,
@@ -86,6 +95,11 @@ def backtest_figure(scores: pl.DataFrame) -> go.Figure:
         hovertemplate="pinball %{x:,.4~r} tokens/s; WAPE of the median %{customdata} %<extra>%{y}</extra>",
     )
     return fig
+
+
+def _opacity(accuracy: pl.DataFrame) -> list[float]:
+    """Faint where the accuracy rests on few forecasts."""
+    return [_FAINT if steps < FEW else 1.0 for steps in accuracy["steps"]]
 
 
 def _dots(rows: pl.DataFrame, *, by: str, unit: str) -> go.Figure:

@@ -194,6 +194,16 @@ def test_wape_is_in_percent_by_model_and_names_are_not_markup() -> None:
     assert len({t.marker.symbol for t in fig.data}) == 3
 
 
+def test_what_rests_on_few_forecasts_is_faint() -> None:
+    few = accuracy(0.9).with_columns(pl.when(workload_class="b").then(99).otherwise(100).cast(pl.Int64).alias("steps"))
+    for fig in (
+        wape_figure(few, by="workload_class"),
+        calibration_figure(few, by="workload_class", nominal={"b": 0.95, "a<b>": 0.8}),
+    ):
+        dots = trace(fig, "published")
+        assert dict(zip(dots.y, dots.marker.opacity, strict=True)) == {"b": 0.35, "a&lt;b&gt;": 1.0}
+
+
 def test_calibration_is_the_miss_from_each_class_own_quantile_in_points() -> None:
     fig = calibration_figure(accuracy(0.9), by="workload_class", nominal={"b": 0.95, "a<b>": 0.8})
     assert trace(fig, "published").x == pytest.approx((-5.0, 10.0))
