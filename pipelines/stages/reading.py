@@ -232,8 +232,9 @@ class Reading:
         if only is not None:
             classes = {name: spec for name, spec in classes.items() if name in only}
         if isinstance(source, SqlSource):
+            stop = self.interval.end if self.interval else None
             return import_sql(
-                source, classes=classes, step=step, start=start, end=self.now, base=base, progress=progress
+                source, classes=classes, step=step, start=start, end=self.now, base=base, progress=progress, stop=stop
             )
         return import_prometheus(source, classes=classes, step=step, start=start, end=self.now, progress=progress)
 

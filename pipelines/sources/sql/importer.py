@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from floorcast.units import floor_to_step, format_time
 from pipelines.sources.chunk import CLOCK_TOLERANCE, Chunk
 from pipelines.sources.sql.database import fault, fetch, rows_between
 from pipelines.sources.traces import TraceImport, import_trace
+from pipelines.sources.traces.files import identifier, literal
 from pipelines.sources.traces.layout import layout_of
 
 AHEAD = timedelta(days=1)
@@ -33,6 +35,7 @@ def import_sql(
     end: datetime,
     base: Path,
     progress: Callable[[int, int], None] | None = None,
+    stop: datetime | None = None,
 ) -> Iterator[Chunk]:
     """Read from `start` (rounded down to a step) to the step of the last row before `end`, which is left out.
 
@@ -45,6 +48,9 @@ def import_sql(
 
     The first chunk also says how many rows of the next day are there already.
 
+    A query over files that would be asked several times is asked once, for all of it. Of a backfill nothing is wanted
+    from `stop` on: it is asked chunk by chunk, and no further than `stop` where no row came before.
+
     Raises ConfigError for a class that is not configured, and DataError where the database cannot be read, the query
     does not give what `columns` names or gives rows it was not asked for, or where more than `source.max_reject_share`
     of a query's rows cannot be used; the chunks before it stand, and the time from there on remains to be read.
@@ -54,29 +60,32 @@ def import_sql(
     chunk = max(source.chunk // step, 1) * step
     low = floor_to_step(start, step)
     total, done = -((floor_to_step(low, chunk) - end) // chunk), 0
-    reading = _Reading(ahead=rows_ahead(source, end, classes=classes, step=step, base=base))
     held = empty(DEMAND)  # summed, not yet shown to be complete
     given = low if low < end and any_row(source, low - source.history, low, base=base) else None
-    while low < end:
-        high = min(floor_to_step(low, chunk) + chunk, end)
-        began = time.monotonic()
-        found = read_rows(source, trace, low, high, classes=classes, step=step, base=base)
-        reading.add(found, time.monotonic() - began)
-        first, last = (None, None) if found is None else (found.first_time, found.last_time)
-        if given is not None:
-            idle = _idle(source, named, low, floor_to_step(first or high, step), step)
-            rows = [] if found is None else [found.demand.with_columns(observed_fraction=pl.lit(1.0))]
-            held = pl.concat([held, idle, *rows])
-        elif found is not None and first is not None:
-            given, held = floor_to_step(first, step), found.demand
-        if given is not None and last is not None and (proven := floor_to_step(last, step)) > given:
-            whole = held.filter(pl.col("step_start") < proven).sort("workload_class", "step_start")
-            yield reading.chunk(given, proven, whole)
-            given, held, reading = proven, held.filter(pl.col("step_start") >= proven), _Reading()
-        done += 1
-        if progress is not None:
-            progress(done, total)
-        low = high
+    with ExitStack() as copies:
+        if source.database is None and stop is None and total > 1:
+            source = copies.enter_context(copied(source, low, end + CLOCK_TOLERANCE + AHEAD, base=base))
+        reading = _Reading(ahead=rows_ahead(source, end, classes=classes, step=step, base=base))
+        while low < end and (given is not None or stop is None or low < stop):
+            high = min(floor_to_step(low, chunk) + chunk, end)
+            began = time.monotonic()
+            found = read_rows(source, trace, low, high, classes=classes, step=step, base=base)
+            reading.add(found, time.monotonic() - began)
+            first, last = (None, None) if found is None else (found.first_time, found.last_time)
+            if given is not None:
+                idle = _idle(source, named, low, floor_to_step(first or high, step), step)
+                rows = [] if found is None else [found.demand.with_columns(observed_fraction=pl.lit(1.0))]
+                held = pl.concat([held, idle, *rows])
+            elif found is not None and first is not None:
+                given, held = floor_to_step(first, step), found.demand
+            if given is not None and last is not None and (proven := floor_to_step(last, step)) > given:
+                whole = held.filter(pl.col("step_start") < proven).sort("workload_class", "step_start")
+                yield reading.chunk(given, proven, whole)
+                given, held, reading = proven, held.filter(pl.col("step_start") >= proven), _Reading()
+            done += 1
+            if progress is not None:
+                progress(done, total)
+            low = high
 
 
 def read_rows(
@@ -96,15 +105,43 @@ def read_rows(
     statement = f"SELECT * FROM {rows_between(source, start, end)}"
     name = f"rows-from-{format_time(start)}.parquet"
     found = read_statement(source, trace, statement, name, until=end, classes=classes, step=step, base=base)
-    if found is not None and (found.rows_past_until or (found.first_time is not None and found.first_time < start)):
-        outside = "at or after $end" if found.rows_past_until else "before $start"
+    if found is not None:
+        early = found.first_time is not None and found.first_time < start
+        refuse_outside(source, start, end, before=early, after=found.rows_past_until > 0)
+    return found
+
+
+@contextmanager
+def copied(source: SqlSource, start: datetime, end: datetime, *, base: Path) -> Iterator[SqlSource]:
+    """The source, with a query of a copy of its rows from `start` to `end`; as it is, where its times are text or
+    numbers. Raises DataError where files cannot be read, or the query gives rows that it was not asked for.
+    """
+    column = source.columns.time
+    with TemporaryDirectory(prefix="floorcast-") as folder:
+        copy = Path(folder) / "copy.parquet"
+        statement = f"SELECT * FROM {rows_between(source, start, end)}"
+        fetch(source, statement, wanted=names_of(source.columns), base=base, into=copy)
+        times = pl.scan_parquet(copy).select(column).collect()[column]
+        if not isinstance(times.dtype, pl.Datetime):
+            yield source
+            return
+        if times.dtype.time_zone is None:
+            times = times.dt.replace_time_zone("UTC")
+        refuse_outside(source, start, end, before=(times < start).any(), after=(times >= end).any())
+        name = identifier(column)
+        query = f"SELECT * FROM read_parquet({literal(str(copy))}) WHERE {name} >= $start AND {name} < $end"
+        yield source.model_copy(update={"query": query})
+
+
+def refuse_outside(source: SqlSource, start: datetime, end: datetime, *, before: bool, after: bool) -> None:
+    if before or after:
         column = source.columns.time
         raise fault(
             source,
-            f"the query gives rows {outside}, asked for {format_time(start)} to {format_time(end)}",
+            f"the query gives rows {'at or after $end' if after else 'before $start'}, asked for {format_time(start)} "
+            f"to {format_time(end)}",
             f"write WHERE {column} >= $start AND {column} < $end, about the column that is read",
         )
-    return found
 
 
 def read_statement(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -148,6 +148,7 @@ def test_times_without_a_zone_are_utc(source: Make, read: Read, whole: Whole, wr
     assert_frame_equal(whole(read(source(), T0, T0 + HOUR)), aware)
 
 
+@pytest.mark.parametrize("chunk", ["1h", "30m"])
 @pytest.mark.parametrize(
     ("query", "outside"),
     [
@@ -156,11 +157,47 @@ def test_times_without_a_zone_are_utc(source: Make, read: Read, whole: Whole, wr
     ],
 )
 def test_rows_outside_of_the_interval_asked_for_are_refused(
-    source: Make, read: Read, write: Write, query: str, outside: str
+    source: Make, read: Read, write: Write, query: str, outside: str, chunk: str
 ) -> None:
-    write([(T0 + n * MINUTE, 5, 1, "a") for n in range(121)])
+    """Whether the files are asked once or for each chunk; the day after the present is asked for, too."""
+    edges = [T0 + 2 * HOUR, T0 + 26 * HOUR + MINUTE]
+    write([(t, 5, 1, "a") for t in [*(T0 + n * MINUTE for n in range(120)), *edges]])
     with pytest.raises(DataError, match=outside):
-        read(source(query=query, chunk="1h"), T0 + HOUR, T0 + 2 * HOUR)
+        read(source(query=query, chunk=chunk), T0 + HOUR, T0 + 2 * HOUR)
+
+
+def call(source: SqlSource, base: Path, **keys: Any) -> Iterator[Chunk]:
+    return import_sql(source, classes=["chat", "code"], step=STEP, base=base, **keys)
+
+
+@pytest.mark.parametrize("times", ["of a type", "as text"])
+def test_files_are_read_once_for_all_chunks(
+    source: Make, whole: Whole, write: Write, tmp_path: Path, times: str
+) -> None:
+    """They may be gone then. Text is compared by the query alone, chunk by chunk."""
+    rows = [(T0 + n * MINUTE, 5, 1, "ab"[n % 2]) for n in range(300)]
+    text = times == "as text"
+    file = write(
+        [(f"{t:%F %T}+00", *rest) if text else (t, *rest) for t, *rest in rows], schema={"t": pl.String} if text else {}
+    )
+    query = "SELECT * FROM read_parquet('logs/*.parquet') WHERE t::TIMESTAMPTZ >= $start AND t::TIMESTAMPTZ < $end"
+    expected = whole(list(call(source(query=query), tmp_path, start=T0, end=T0 + 5 * HOUR)))
+    assert expected["requests"].sum() == 295
+    chunks = call(source(query=query, chunk="1h"), tmp_path, start=T0, end=T0 + 5 * HOUR)
+    first = next(chunks)
+    if not text:
+        file.unlink()
+    assert_frame_equal(whole([first, *chunks]), expected)
+
+
+def test_of_a_backfill_before_the_first_row_nothing_later_is_read(source: Make, write: Write, tmp_path: Path) -> None:
+    write([(T0 + n * HOUR, 5, 1, "a") for n in range(5)])
+    seen: list[Any] = []
+    span = {"start": T0 - 9 * HOUR, "stop": T0 - 7 * HOUR, "end": T0 + 4 * HOUR}
+    assert list(call(source(chunk="1h"), tmp_path, progress=lambda *told: seen.append(told), **span)) == []
+    assert seen == [(1, 13), (2, 13)]
+    found = list(call(source(chunk="1h"), tmp_path, **span | {"start": T0 + STEP, "stop": T0 + 2 * STEP}))
+    assert found[0].start == T0 + STEP, "there was a row before: what follows tells what was idle"
 
 
 def test_progress_is_told_of_every_query(source: Make, write: Write, tmp_path: Path) -> None:
