@@ -62,8 +62,8 @@ CASES = {
     ),
     "flat_line": (stuck, "chat", 9, 2, True, range(2, 9)),
     "duplicated_interval": (delivered_twice, "chat", 20, 12, True, range(12, 20)),
-    "unit_jump": (  # masked a step longer, to be sure
-        lambda trace, now: scaled(trace, now, (30, 20), 1000, Metric), "chat", 30, 19, True, range(19, 30),
+    "unit_jump": (
+        lambda trace, now: scaled(trace, now, (30, 20), 1000, Metric), "chat", 30, 20, True, range(20, 30),
     ),
     "level_shift": (lambda trace, now: scaled(trace, now, (60, 0), 4), "chat", 60, 0, False, ()),
     "spike": (lambda trace, now: scaled(trace, now, (30, 29), 30), "chat", 30, 29, False, ()),
