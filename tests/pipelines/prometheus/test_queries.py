@@ -119,7 +119,9 @@ def test_examine_tells_what_there_is_and_what_is_missing(url: str, world: Any, l
     [gap] = steady.gaps
     assert gap.start == world.start + timedelta(hours=34, minutes=10)
     assert gap.end == world.start + timedelta(hours=34, minutes=25)
-    assert found.missing == ("tokens_in, tokens_out: 2d of history; a weekly shape needs 21d",)
+    lacking, alike = found.missing
+    assert lacking == "tokens_in, tokens_out: 2d of history; a weekly shape needs 21d"
+    assert "1 pair of series, which rise alike and are both counted" in alike, "its two pods get the same demand"
     assert {one.names for one in found.signals} == {()}, "the world has counters only"
     assert look(make_source(url), world.end, "chat")[1]["tokens_out"].series >= 6
     assert look(make_source(url), world.end, "weird")[1]["requests"].first == world.start + 44 * HOUR
