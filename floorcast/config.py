@@ -284,6 +284,13 @@ class Config(Section):
         """The classes a pool serves, in name order."""
         return tuple(sorted(name for name, spec in self.classes.items() if pool in spec.pools))
 
+    def planned_on(self) -> dict[str, list[str]]:
+        """By pool the classes that its floors are planned for: those that name it first."""
+        planned: dict[str, list[str]] = {pool: [] for pool in self.pools}
+        for name, spec in self.classes.items():
+            planned[spec.pools[0]].append(name)
+        return planned
+
     def pool_of(self, workload_class: str) -> Pool:
         """The pool that serves a class."""
         return self.pools[self.classes[workload_class].pools[0]]

@@ -10,9 +10,8 @@ import polars as pl
 
 from floorcast.columns import TIME, Metric
 from forecasting.quality import find, masked_steps
+from forecasting.quality.grid import places
 from forecasting.series import FloatArray, Series
-
-MICROSECOND = timedelta(microseconds=1)
 
 
 def to_series(
@@ -45,9 +44,9 @@ def to_series(
 def aligned(demand: pl.DataFrame, series: Series, column: str) -> FloatArray:
     """A column of one class's DEMAND rows on a series' steps, NaN where there is no row."""
     values = np.full(len(series.values), np.nan)
-    places = ((demand["step_start"] - series.start).dt.total_microseconds() // (series.step // MICROSECOND)).to_numpy()
-    inside = (places >= 0) & (places < len(values))
-    values[places[inside]] = demand[column].cast(pl.Float64).to_numpy()[inside]
+    place = places(demand["step_start"], start=series.start, step=series.step)
+    inside = (place >= 0) & (place < len(values))
+    values[place[inside]] = demand[column].cast(pl.Float64).to_numpy()[inside]
     return values
 
 

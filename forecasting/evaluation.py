@@ -13,6 +13,7 @@ import polars as pl
 from floorcast.columns import ACCURACY, MEDIAN, QUANTILE_COLUMNS, Metric
 from forecasting import accuracy
 from forecasting.models.base import DAY
+from forecasting.quality.grid import places
 from forecasting.series import FloatArray, Series
 from forecasting.verdict import at_level
 
@@ -48,7 +49,7 @@ def evaluate(
 
 def _judge(group: pl.DataFrame, series: Series, *, lead: timedelta, quantile: float) -> list[dict[str, object]]:
     step = series.step
-    place, origin = _places(group["step_start"], series), _places(group["cutoff"], series)
+    place, origin = (places(group[column], start=series.start, step=series.step) for column in ("step_start", "cutoff"))
     forecasts = group.select(QUANTILE_COLUMNS).to_numpy()
     season = DAY // step
     behind = origin - 1
@@ -134,12 +135,6 @@ class _Pairs:
 def _bands(lead: timedelta) -> list[tuple[str, float]]:
     longer = [("6h", 6 * 3600.0), ("24h", 24 * 3600.0), ("48h", float("inf"))]
     return [("lead", lead.total_seconds()), *(band for band in longer if band[1] > lead.total_seconds())]
-
-
-def _places(times: pl.Series, series: Series) -> IntArray:
-    """Steps from the series' start to each time."""
-    microseconds = (times - series.start).dt.total_microseconds().to_numpy()
-    return np.asarray(microseconds // (series.step // timedelta(microseconds=1)), dtype=np.int64)
 
 
 def _take(values: FloatArray, places: IntArray) -> FloatArray:

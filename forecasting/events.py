@@ -26,7 +26,7 @@ from forecasting.factors import (
     learn,
     looked_at,
     merged,
-    microseconds,
+    times_of,
     touched,
     within,
 )
@@ -179,7 +179,7 @@ def clean(series: Series, effects: Sequence[Effect]) -> Series:
     """
     if not effects:
         return series
-    times = microseconds(series.start) + np.arange(len(series.values)) * (series.step // timedelta(microseconds=1))
+    times = times_of(series)
     factor, added = np.ones(len(times)), np.zeros(len(times))
     missing = np.zeros(len(times), dtype=bool)
     for effect in effects:

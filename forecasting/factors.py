@@ -14,7 +14,7 @@ import polars as pl
 from floorcast.columns import TIME
 from floorcast.event import WEEK, Window
 from floorcast.units import EPOCH
-from forecasting.series import FloatArray
+from forecasting.series import FloatArray, Series
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -133,6 +133,14 @@ def _newest(occurrences: Iterable[Window]) -> list[Window]:
 
 def microseconds(moment: datetime) -> int:
     return (moment - EPOCH) // _MICROSECOND
+
+
+def times_of(series: Series) -> IntArray:
+    """When the steps of a series start, in microseconds from the Unix epoch."""
+    times: IntArray = microseconds(series.start) + np.arange(len(series.values), dtype=np.int64) * (
+        series.step // _MICROSECOND
+    )
+    return times
 
 
 def touched(times: IntArray, step: timedelta, windows: Sequence[Window]) -> BoolArray:

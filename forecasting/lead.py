@@ -11,12 +11,12 @@ import numpy as np
 from floorcast.errors import LeakageError
 from floorcast.units import format_duration
 from forecasting import accuracy
-from forecasting.mixture import EXPERTS, Combined, Expert, Panel, assemble, checked_paths, combine, first_origin
+from forecasting.mixture import EXPERTS, Combined, Panel, assemble, checked_paths, combine, first_origin
 from forecasting.mixture.experts import Past
 from forecasting.mixture.mixture import Fitted
 from forecasting.models import Parameters
-from forecasting.rows import Row, fit_row
-from forecasting.series import View
+from forecasting.rows import Row, fit_row, score_row
+from forecasting.series import FloatArray, View
 from forecasting.verdict import Target, at_level
 
 MIXTURE = "mixture"
@@ -58,20 +58,31 @@ def fit_lead(view: View, at: Row, *, target: Target, timer: Callable[[], float])
     }
     stored: Parameters = {"settings": target.settings(view.step), "model": kept}
     weights = at_level(combined.weights, target.quantile)
-    scores = [_score(at, expert, place, panel, combined, target, fitted) for place, expert in enumerate(EXPERTS)]
-    median = at_level(combined.past, 0.5)
-    mixture = {
-        **at,
-        "model": MIXTURE,
-        "chosen": True,
-        "weight": 1.0,
-        "origins": int(np.isfinite(panel.actual).sum()),
-        "pinball": accuracy.or_none(float(at_level(combined.mixture_losses, target.quantile))),
-        "wape": accuracy.or_none(accuracy.wape(actual=panel.actual, forecast=median)),
-        "bias": accuracy.or_none(accuracy.bias(actual=panel.actual, forecast=median)),
-        "seconds": timer() - began,
-        "error": None,
-    }
+    scores = [
+        _score(
+            at,
+            expert.name,
+            panel,
+            forecast=panel.points[:, place],
+            losses=combined.losses[place],
+            weight=float(weights[place]),
+            target=target,
+            seconds=fitted.seconds.get(expert.name, 0.0),
+            error=fitted.errors.get(expert.name),
+        )
+        for place, expert in enumerate(EXPERTS)
+    ]
+    mixture = _score(
+        at,
+        MIXTURE,
+        panel,
+        forecast=at_level(combined.past, 0.5),
+        losses=combined.mixture_losses,
+        weight=1.0,
+        target=target,
+        seconds=timer() - began,
+        error=None,
+    )
     reason = f"{_verdict(combined, target)}; {label(weights)}"
     return fit_row(at, MIXTURE, reason, stored, None), [*scores, mixture]
 
@@ -94,8 +105,8 @@ def thaw(experts: dict[str, dict[str, Parameters]]) -> tuple[Fitted, Fitted]:
 
 def _fit_experts(view: View, target: Target, timer: Callable[[], float]) -> _Fit:
     fit = _Fit()
-    before = view.first(first_origin(view))
-    past = Past(view, first_origin(view), target.lead_steps)
+    first = first_origin(view)
+    before, past = view.first(first), Past(view, first, target.lead_steps)
     latest = Past(view, len(view.values), target.lead_steps)
     for expert in EXPERTS:
         if len(before.values) * view.step < expert.needs:
@@ -119,22 +130,31 @@ def _fit_experts(view: View, target: Target, timer: Callable[[], float]) -> _Fit
     return fit
 
 
-def _score(at: Row, expert: Expert, place: int, panel: Panel, combined: Combined, target: Target, fitted: _Fit) -> Row:
-    error = fitted.errors.get(expert.name)
-    weight = float(at_level(combined.weights[place], target.quantile))
-    point = panel.points[:, place]
-    return {
-        **at,
-        "model": expert.name,
-        "chosen": weight >= LEAST_EARNED,
-        "weight": weight,
-        "origins": 0 if error else int(np.isfinite(panel.actual).sum()),
-        "pinball": None if error else accuracy.or_none(float(at_level(combined.losses[place], target.quantile))),
-        "wape": None if error else accuracy.or_none(accuracy.wape(actual=panel.actual, forecast=point)),
-        "bias": None if error else accuracy.or_none(accuracy.bias(actual=panel.actual, forecast=point)),
-        "seconds": fitted.seconds.get(expert.name, 0.0),
-        "error": error,
-    }
+def _score(
+    at: Row,
+    name: str,
+    panel: Panel,
+    *,
+    forecast: FloatArray,
+    losses: FloatArray,
+    weight: float,
+    target: Target,
+    seconds: float,
+    error: str | None,
+) -> Row:
+    """`forecast` (origins,) is judged as a point, `losses` (levels,) are of its quantiles."""
+    return score_row(
+        at,
+        name,
+        weight=weight,
+        chosen=weight >= LEAST_EARNED,
+        origins=int(np.isfinite(panel.actual).sum()),
+        pinball=accuracy.or_none(float(at_level(losses, target.quantile))),
+        wape=accuracy.or_none(accuracy.wape(actual=panel.actual, forecast=forecast)),
+        bias=accuracy.or_none(accuracy.bias(actual=panel.actual, forecast=forecast)),
+        seconds=seconds,
+        error=error,
+    )
 
 
 def _verdict(combined: Combined, target: Target) -> str:

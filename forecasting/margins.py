@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Self
 
 import numpy as np
@@ -44,9 +45,9 @@ class Margins(BaseModel):
         residuals = (actual - path) / unit
         offsets: list[tuple[float, ...]] = []
         for first, end in zip((0, *ends), ends, strict=False):
-            seen = np.sort(residuals[:, first:end][np.isfinite(residuals[:, first:end])])
+            seen = residuals[:, first:end][np.isfinite(residuals[:, first:end])]
             if len(seen) >= MIN_RESIDUALS or not offsets:
-                offsets.append(_conformal(seen))
+                offsets.append(tuple(conformal(seen, QUANTILE_LEVELS).tolist()))
             else:
                 offsets.append(offsets[-1])
         return cls(kind=kind, base=base, ends=ends, offsets=tuple(offsets))
@@ -61,8 +62,10 @@ class Margins(BaseModel):
         return result
 
 
-def _conformal(ordered: FloatArray) -> tuple[float, ...]:
-    if len(ordered) == 0:
-        return tuple(0.0 for _ in QUANTILE_LEVELS)
-    ranks = np.ceil((len(ordered) + 1) * np.asarray(QUANTILE_LEVELS)).astype(int)
-    return tuple(float(x) for x in ordered[np.clip(ranks, 1, len(ordered)) - 1])
+def conformal(residuals: FloatArray, levels: Sequence[float]) -> FloatArray:
+    """Of each level the ceil((n + 1) q)-th smallest of n residuals, 0 where there is none."""
+    if len(residuals) == 0:
+        return np.zeros(len(levels))
+    ranks = np.ceil((len(residuals) + 1) * np.asarray(levels)).astype(int)
+    quantiles: FloatArray = np.sort(residuals)[np.clip(ranks, 1, len(residuals)) - 1]
+    return quantiles

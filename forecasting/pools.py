@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from forecasting.forecast import Forecast
+from forecasting.margins import conformal
 from forecasting.mixture import Panel, greatest
 from forecasting.series import FloatArray, Series
 from forecasting.verdict import at_level
 
 MIN_ORIGINS = 96
 """Fewer origins than this at which all classes are known say nothing, and the classes' quantiles are added up."""
-
 
 LEAST_SHARE = 0.05
 """Added to both sides of a ratio, as a share of the mean bound: an idle night must not decide the busiest minute."""
@@ -28,18 +28,16 @@ def kept_share(members: Sequence[tuple[Series, Forecast]], *, quantile: float) -
     taken in units of the spread that was forecast then, and the ceil((n + 1) q)-th smallest of these is the share, as
     in split conformal prediction. One class, too few origins, or classes known up to different times: 1, their sum.
     """
-    if len(members) < 2 or len({(series.end, series.step, made.panel.lead_steps) for series, made in members}) > 1:
+    if len(members) < 2 or not _comparable(members):
         return 1.0
-    origins = min(len(made.panel.actual) for _, made in members)
-    past = np.stack([made.combined.past[-origins:] for _, made in members]).sum(axis=0)
-    median = at_level(past, 0.5)
-    spread = at_level(past, quantile) - median
-    total = _at_origins(_rates(members).sum(axis=0), members[0][1].panel, origins)
+    median, bound = _added(members, quantile)
+    spread = bound - median
+    total = _at_origins(_rates(members).sum(axis=0), members[0][1].panel, len(median))
     judged = np.isfinite(total) & (spread > 0)
-    count = int(judged.sum())
-    if count < MIN_ORIGINS:
+    if int(judged.sum()) < MIN_ORIGINS:
         return 1.0
-    return float(np.clip(_conformal((total - median)[judged] / spread[judged], quantile), 0.0, 1.0))
+    [excess] = conformal((total - median)[judged] / spread[judged], [quantile])
+    return float(np.clip(excess, 0.0, 1.0))
 
 
 def peak_factor(
@@ -54,28 +52,32 @@ def peak_factor(
     unrelated: their excesses over the mean add up as squares. None where too few origins tell, or the classes are
     known up to different times.
     """
-    if len({(series.end, series.step, made.panel.lead_steps) for series, made in members}) > 1:
+    if not _comparable(members):
         return None
-    origins = min(len(made.panel.actual) for _, made in members)
+    median, added = _added(members, quantile)
+    bound = median + share * (added - median)
     values = _rates(members)
     tops = np.stack([peak[-values.shape[1] :] for peak in peaks])
     busiest = values.sum(axis=0) + np.sqrt((np.maximum(tops - values, 0.0) ** 2).sum(axis=0))
-    most = _at_origins(busiest, members[0][1].panel, origins)
-    past = np.stack([made.combined.past[-origins:] for _, made in members]).sum(axis=0)
-    median = at_level(past, 0.5)
-    bound = median + share * (at_level(past, quantile) - median)
+    most = _at_origins(busiest, members[0][1].panel, len(median))
     judged = np.isfinite(most) & (bound > 0)
     if int(judged.sum()) < MIN_ORIGINS:
         return None
     base = LEAST_SHARE * float(np.mean(bound[judged]))
-    ratios = (most[judged] + base) / (bound[judged] + base)
-    return max(1.0, _conformal(ratios, quantile))
+    [factor] = conformal((most[judged] + base) / (bound[judged] + base), [quantile])
+    return max(1.0, float(factor))
 
 
-def _conformal(residuals: FloatArray, quantile: float) -> float:
-    """The ceil((n + 1) q)-th smallest of n."""
-    rank = min(int(np.ceil((len(residuals) + 1) * quantile)), len(residuals))
-    return float(np.sort(residuals)[rank - 1])
+def _comparable(members: Sequence[tuple[Series, Forecast]]) -> bool:
+    """Whether the classes' origins are the same moments, with the same window after them."""
+    return len({(series.end, series.step, made.panel.lead_steps) for series, made in members}) == 1
+
+
+def _added(members: Sequence[tuple[Series, Forecast]], quantile: float) -> tuple[FloatArray, FloatArray]:
+    """The classes' medians and their quantiles, each added up, at the origins that all have: (origins,)."""
+    origins = min(len(made.panel.actual) for _, made in members)
+    past = np.stack([made.combined.past[-origins:] for _, made in members]).sum(axis=0)
+    return at_level(past, 0.5), at_level(past, quantile)
 
 
 def _rates(members: Sequence[tuple[Series, Forecast]]) -> FloatArray:

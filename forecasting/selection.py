@@ -13,7 +13,7 @@ from forecasting import backtest
 from forecasting.backtest import Backtest
 from forecasting.lead import fit_lead
 from forecasting.models import CANDIDATES, Model, Parameters
-from forecasting.rows import Row, fit_row
+from forecasting.rows import Row, fit_row, score_row
 from forecasting.series import Series, View
 from forecasting.verdict import HORIZONS, Target, Verdict, judge
 
@@ -147,17 +147,17 @@ def _reason(chosen: str, ranked: dict[str, Verdict], trials: Sequence[_Trial]) -
 
 
 def _score_row(at: Row, trial: _Trial, verdict: Verdict | str | None, chosen: str | None) -> Row:
-    judged = verdict if isinstance(verdict, Verdict) and trial.error is None else None
+    judged = verdict if isinstance(verdict, Verdict) else None
     is_chosen = trial.model.name == chosen
-    return {
-        **at,
-        "model": trial.model.name,
-        "chosen": is_chosen,
-        "weight": float(is_chosen),
-        "origins": int(np.isfinite(judged.losses).sum()) if judged else 0,
-        "pinball": judged.score if judged else None,
-        "wape": judged.wape if judged else None,
-        "bias": judged.bias if judged else None,
-        "seconds": trial.seconds,
-        "error": trial.error or (verdict if isinstance(verdict, str) else None),
-    }
+    return score_row(
+        at,
+        trial.model.name,
+        weight=float(is_chosen),
+        chosen=is_chosen,
+        origins=int(np.isfinite(judged.losses).sum()) if judged else 0,
+        pinball=judged.score if judged else None,
+        wape=judged.wape if judged else None,
+        bias=judged.bias if judged else None,
+        seconds=trial.seconds,
+        error=trial.error or (verdict if isinstance(verdict, str) else None),
+    )

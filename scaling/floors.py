@@ -59,9 +59,8 @@ def plan(
     figures = gather(config, grid, now=now, forecasts=forecasts, history=history, fresh_for=fresh_for)
     starts = pl.datetime_range(start, start + config.horizon, config.step, closed="left", time_zone="UTC", eager=True)
     times = [format_time(start + step * config.step) for step in range(grid.count)]
-    members: dict[str, list[int]] = {name: [] for name in config.pools}
-    for position, workload_class in enumerate(figures.classes):
-        members[config.classes[workload_class].pools[0]].append(position)
+    position = {workload_class: place for place, workload_class in enumerate(figures.classes)}
+    members = {pool: sorted(position[name] for name in names) for pool, names in config.planned_on().items()}
     kept = {} if shares is None else _kept(config, shares, forecasts)
     frames = []
     for name in sorted(config.pools):
@@ -101,10 +100,9 @@ def _kept(config: Config, shares: pl.DataFrame, forecasts: pl.DataFrame) -> dict
     classes speaks of other forecasts, and is 1."""
     cutoffs = forecasts.group_by("workload_class", "metric").agg(pl.col("cutoff").max())
     newest = {(name, metric): cutoff for name, metric, cutoff in cutoffs.iter_rows()}
-    kept = {}
+    kept, planned = {}, config.planned_on()
     for row in shares.to_dicts():
-        members = [name for name, spec in config.classes.items() if spec.pools[0] == row["pool"]]
-        own = all(newest.get((name, row["metric"])) == row["cutoff"] for name in members)
+        own = all(newest.get((name, row["metric"])) == row["cutoff"] for name in planned.get(row["pool"], ()))
         kept[row["pool"], row["metric"]] = (row["share"] if own else 1.0, row["peak"])
     return kept
 

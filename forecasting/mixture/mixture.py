@@ -21,6 +21,9 @@ MEMORY = timedelta(days=6)
 SPACING = timedelta(minutes=10)
 """Between origins, where steps are shorter: neighbours see nearly the same, and would cost as much as any."""
 
+JUDGED = timedelta(days=4)
+"""The newest origins, over which losses and weights are told."""
+
 MEMORY_SHARE = 2 / 3
 """Of a short history; the rest is what the first origin knows."""
 
@@ -138,11 +141,8 @@ def checked_paths(
     return paths, ahead
 
 
-def combine(panels: Sequence[Panel], *, judged: timedelta = 4 * DAY) -> list[Combined]:
-    """Combine the experts of several series at once, which must share step and lead window.
-
-    Losses are over the last `judged` of the origins.
-    """
+def combine(panels: Sequence[Panel]) -> list[Combined]:
+    """Combine the experts of several series at once, which must share step and lead window."""
     longest = max(len(panel.points) for panel in panels)
     given = Input(
         points=_stack([panel.points for panel in panels], longest),
@@ -153,7 +153,7 @@ def combine(panels: Sequence[Panel], *, judged: timedelta = 4 * DAY) -> list[Com
         delay=panels[0].overlap,
         step=panels[0].apart,
     )
-    outcome = advance(given, judged_from=longest - judged // given.step)
+    outcome = advance(given, judged_from=longest - JUDGED // given.step)
     return [_combined(panel, outcome, place) for place, panel in enumerate(panels)]
 
 

@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
         if as_json:
             say_json(found)
         else:
-            _say(found, project, moment)
+            _say(found, project)
 
 
 def gather(project: Project, now: datetime) -> dict[str, Any]:
@@ -131,8 +131,25 @@ def _clock(moment: datetime | None) -> str:
     return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
-def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
-    zone = project.config.zone
+def _say(found: dict[str, Any], project: Project) -> None:
+    _say_publication(found, project.config.zone)
+    say()
+    _say_sources(found)
+    say()
+    _say_classes(found)
+    if found["outdated_forecasts"]:
+        _say_outdated(found, project.config.step)
+    if found["drift"]:
+        _say_drift(found)
+    if found["rejected_rows"]:
+        say("\nrejected rows: " + ", ".join(f"{reason} {rows:,}" for reason, rows in found["rejected_rows"].items()))
+    if found["findings"]:
+        _say_findings(found)
+    say()
+    _say_runs(found)
+
+
+def _say_publication(found: dict[str, Any], zone: str) -> None:
     publication = found["publication"]
     if publication is None:
         say("nothing is published yet")
@@ -141,7 +158,9 @@ def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
         say(f"version {publication['version']} ({publication['mode']}), issued {local(publication['issued_at'], zone)}")
         say(f"{state} until {local(publication['valid_until'], zone)}" if state == "valid" else
             f"{state} since {local(publication['valid_until'], zone)}")  # fmt: skip
-    say()
+
+
+def _say_sources(found: dict[str, Any]) -> None:
     say_table(
         ("source", "kind", "read until", "age"),
         (
@@ -154,7 +173,9 @@ def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
             for row in found["sources"]
         ),
     )
-    say()
+
+
+def _say_classes(found: dict[str, Any]) -> None:
     say_table(
         ("class", "steps", "first", "newest data", "age", "model in", "model out"),
         (
@@ -170,58 +191,64 @@ def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
             for row in found["classes"]
         ),
     )
-    if found["outdated_forecasts"]:
-        say("\nnewest forecasts made from data that changed since:")
-        say_table(
-            ("class", "metric", "cutoff", "steps", "from", "to"),
+
+
+def _say_outdated(found: dict[str, Any], step: timedelta) -> None:
+    say("\nnewest forecasts made from data that changed since:")
+    say_table(
+        ("class", "metric", "cutoff", "steps", "from", "to"),
+        (
             (
-                (
-                    row["workload_class"],
-                    row["metric"],
-                    _clock(row["cutoff"]),
-                    f"{row['steps']:,}",
-                    _clock(row["first_step"]),
-                    _clock(row["last_step"] + project.config.step),
-                )
-                for row in found["outdated_forecasts"]
-            ),
-        )
-    if found["drift"]:
-        say("\ndrift found in the last 7 days:")
-        say_table(
-            ("class", "metric", "kind", "found", "evidence", "fitted anew"),
+                row["workload_class"],
+                row["metric"],
+                _clock(row["cutoff"]),
+                f"{row['steps']:,}",
+                _clock(row["first_step"]),
+                _clock(row["last_step"] + step),
+            )
+            for row in found["outdated_forecasts"]
+        ),
+    )
+
+
+def _say_drift(found: dict[str, Any]) -> None:
+    say("\ndrift found in the last 7 days:")
+    say_table(
+        ("class", "metric", "kind", "found", "evidence", "fitted anew"),
+        (
             (
-                (
-                    row["workload_class"],
-                    row["metric"],
-                    row["kind"],
-                    _clock(row["as_of"]),
-                    row["evidence"],
-                    "yes" if row["refitted"] else "by the next cycle",
-                )
-                for row in found["drift"]
-            ),
-        )
-    if found["rejected_rows"]:
-        say("\nrejected rows: " + ", ".join(f"{reason} {rows:,}" for reason, rows in found["rejected_rows"].items()))
-    if found["findings"]:
-        say("\nfindings about the demand of the last 7 days:")
-        say_table(
-            ("kind", "class", "metric", "from", "to", "masked", "evidence"),
+                row["workload_class"],
+                row["metric"],
+                row["kind"],
+                _clock(row["as_of"]),
+                row["evidence"],
+                "yes" if row["refitted"] else "by the next cycle",
+            )
+            for row in found["drift"]
+        ),
+    )
+
+
+def _say_findings(found: dict[str, Any]) -> None:
+    say("\nfindings about the demand of the last 7 days:")
+    say_table(
+        ("kind", "class", "metric", "from", "to", "masked", "evidence"),
+        (
             (
-                (
-                    row["kind"],
-                    row["workload_class"] or "all",
-                    row["metric"] or "both",
-                    _clock(row["start"]),
-                    _clock(row["end"]),
-                    "yes" if row["masked"] else "no",
-                    ", ".join(f"{name} {value}" for name, value in row["evidence"].items()),
-                )
-                for row in found["findings"]
-            ),
-        )
-    say()
+                row["kind"],
+                row["workload_class"] or "all",
+                row["metric"] or "both",
+                _clock(row["start"]),
+                _clock(row["end"]),
+                "yes" if row["masked"] else "no",
+                ", ".join(f"{name} {value}" for name, value in row["evidence"].items()),
+            )
+            for row in found["findings"]
+        ),
+    )
+
+
+def _say_runs(found: dict[str, Any]) -> None:
     say_table(
         ("run", "status", "started", "seconds"),
         (

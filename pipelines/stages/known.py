@@ -11,7 +11,7 @@ import polars as pl
 
 from floorcast.columns import Metric
 from forecasting.events import Effect, adjust, clean, effects_of, looks_back
-from forecasting.factors import Rates, microseconds
+from forecasting.factors import Rates, times_of
 from forecasting.rows import Row
 from forecasting.series import Series
 from forecasting.siblings import borrow, widen
@@ -84,8 +84,7 @@ def _read_before(project: Project, names: Collection[str], as_of: datetime) -> d
 
 
 def _rates(series: Series, before: Rates | None) -> Rates:
-    step = series.step // timedelta(microseconds=1)
-    times = microseconds(series.start) + np.arange(len(series.values), dtype=np.int64) * step
+    times = times_of(series)
     if before is None:
         return Rates(series.step, times, series.values)
     earlier = before.before(series.start)
