@@ -19,8 +19,8 @@ from pathlib import Path
 import httpx
 
 from benchmarks.report import parser, peak_memory_gib, write
-from floorcast.config import WorkloadClass
 from floorcast.source import PrometheusSource
+from floorcast.workload import WorkloadClass
 from pipelines.sources import import_prometheus
 
 STEP = timedelta(minutes=5)

@@ -12,7 +12,7 @@ import polars as pl
 from dashboards.data import SiteData
 from dashboards.text import horizon_order, notes, page_name, top_expert
 from floorcast.columns import Metric
-from floorcast.config import Margin, Pool
+from floorcast.pool import Margin, Pool
 from floorcast.types import Reason
 
 

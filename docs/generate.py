@@ -136,7 +136,7 @@ def _section(model: type[BaseModel], path: str) -> Iterator[str]:
     yield "| key | type | default | meaning |\n| --- | --- | --- | --- |\n"
     for name, field in model.model_fields.items():
         if not field.description:
-            raise ValueError(f"{model.__name__}.{name} in floorcast/config.py has no description")
+            raise ValueError(f"{model.__name__}.{name} of the configuration has no description")
         key = f"{path}.{field.alias or name}".removeprefix(".")
         below += [(inner, key + place) for inner, place in _below(field.annotation)]
         cells = (f"`{key}`", _type(field), _default(field), field.description)

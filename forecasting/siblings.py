@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from floorcast.columns import MEDIAN, QUANTILE_COLUMNS, Metric
-from floorcast.config import WorkloadClass
+from floorcast.workload import WorkloadClass
 from forecasting.series import Series
 
 OWN_HISTORY = timedelta(days=2)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from floorcast.columns import Metric
-from floorcast.config import Capacity, Margin
+from floorcast.pool import Capacity, Margin
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from floorcast.columns import Metric
-from floorcast.config import Pool
 from floorcast.errors import FloorcastError
+from floorcast.pool import Pool
 from floorcast.types import Adjustment, Buffer, ClassDemand, FloorWindow, Reason, Rung
 from floorcast.units import format_duration
 from scaling.capacity import add_margins, required_replicas

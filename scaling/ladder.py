@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from floorcast.config import Config, Pool
+from floorcast.config import Config
 from floorcast.errors import LeakageError
+from floorcast.pool import Pool
 from floorcast.types import Rung
 from floorcast.units import EPOCH, format_duration, format_time
 from scaling.capacity import Floats

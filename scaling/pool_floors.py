@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from floorcast.config import Pool
+from floorcast.pool import Pool
 from floorcast.types import Rung
 from scaling.capacity import Buffered, Floats, Ints, Strings, add_margins, required_replicas
 from scaling.demand import DECIMALS, added, pool_demand

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from floorcast.columns import Metric
-from floorcast.config import Pool
+from floorcast.pool import Pool
 from floorcast.types import Rung
 from scaling.pool_floors import PoolFloors
 

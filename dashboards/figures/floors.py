@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.style import ZONED, figure, mark_time, on_grid, plotly_time, time_axis, values
-from floorcast.config import Bounds
+from floorcast.pool import Bounds
 from floorcast.types import Rung
 
 _PARTS = pl.Struct({"median_tokens_per_s": pl.Float64(), "demand_tokens_per_s": pl.Float64()})

@@ -11,8 +11,9 @@ from typing import Any
 
 import yaml
 
-from floorcast.config import Config, Pool
+from floorcast.config import Config
 from floorcast.errors import PublishError
+from floorcast.pool import Pool
 from floorcast.types import FloorSchedule, FloorWindow, Reason
 from floorcast.units import format_time
 from pipelines.publishers.files import replace_file

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import polars as pl
 
-from floorcast.config import WorkloadClass
 from floorcast.source import PrometheusSource, SqlSource
 from floorcast.units import floor_to_step
+from floorcast.workload import WorkloadClass
 from pipelines.sources import Chunk
 from pipelines.sources.prometheus.importer import questions
 

@@ -26,7 +26,7 @@ from floorcast.columns import (
     conform,
     empty,
 )
-from floorcast.config import Bounds
+from floorcast.pool import Bounds
 
 START = datetime(2026, 11, 30, 8, 0, tzinfo=UTC)
 STEP = timedelta(minutes=5)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floorcast.columns import DEMAND, FORECASTS, MEDIAN, QUANTILE_COLUMNS, Metric
-from floorcast.config import WorkloadClass
+from floorcast.workload import WorkloadClass
 from forecasting.series import FloatArray, Series
 from forecasting.siblings import WIDENING, borrow, inherit, widen
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floorcast.config import Capacity, Margin
+from floorcast.pool import Capacity, Margin
 from scaling.capacity import add_margins, required_replicas
 
 H100_70B = {"prefill_tokens_per_s": 4800, "decode_tokens_per_s": 2600, "target_utilization": 0.75}

@@ -10,10 +10,10 @@ from itertools import groupby, pairwise
 
 import polars as pl
 
-from floorcast.config import WorkloadClass
 from floorcast.source import PrometheusSource
 from floorcast.types import Frozen
 from floorcast.units import EPOCH, floor_to_step, format_duration
+from floorcast.workload import WorkloadClass
 from pipelines.sources.prometheus.client import PrometheusClient, Series
 from pipelines.sources.prometheus.importer import Question, questions
 from pipelines.sources.prometheus.presets import COUNTERS, PRESETS, Signal, matchers, selector

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from floorcast.columns import empty
-from floorcast.config import WorkloadClass
 from floorcast.errors import ConfigError, DataError
 from floorcast.source import PrometheusSource
 from floorcast.units import EPOCH, floor_to_step
+from floorcast.workload import WorkloadClass
 from pipelines.sources.chunk import CLOCK_TOLERANCE, Chunk
 from pipelines.sources.prometheus.client import PrometheusClient, Series
 from pipelines.sources.prometheus.counters import GAP_INTERVALS, MINUTES, intervals, per_minute, seen_until, to_demand

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
-from floorcast.config import WorkloadClass
 from floorcast.source import PrometheusSource
 from floorcast.units import EPOCH
+from floorcast.workload import WorkloadClass
 from pipelines.sources.prometheus.client import PrometheusClient
 from pipelines.sources.prometheus.importer import Question, questions
 

@@ -20,8 +20,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from floorcast.config import WorkloadClass
 from floorcast.source import PrometheusSource
+from floorcast.workload import WorkloadClass
 
 DAY0 = datetime(2025, 3, 4, tzinfo=UTC)
 DAYS_S = 2 * 86_400

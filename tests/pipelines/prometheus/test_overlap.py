@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from floorcast.config import WorkloadClass
 from floorcast.errors import ConfigError
+from floorcast.workload import WorkloadClass
 from pipelines.sources.prometheus import import_prometheus
 
 pytestmark = pytest.mark.server

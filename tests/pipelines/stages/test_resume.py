@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from floorcast.columns import DEMAND
-from floorcast.config import WorkloadClass
 from floorcast.source import PrometheusSource, SqlSource
+from floorcast.workload import WorkloadClass
 from pipelines.sources import Chunk
 from pipelines.stages.resume import WHOLE, Leg, asked, lagging, legs, reached
 

@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from floorcast.config import WorkloadClass
 from floorcast.source import PrometheusSource
+from floorcast.workload import WorkloadClass
 from pipelines.sources.prometheus import examine, import_prometheus
 from pipelines.sources.prometheus.client import PrometheusClient
 

@@ -1,0 +1,139 @@
+"""What the configuration says of a pool."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from floorcast.section import Fraction, Section
+from floorcast.units import Duration
+
+MOST_REPLICAS = 1_000_000
+
+
+class Gpu(Section):
+    """The hardware of one replica. Shown on the pages; no floor depends on it."""
+
+    type: str = Field(min_length=1, description="its name, as in H100")
+    per_replica: int = Field(default=1, ge=1, description="GPUs that one replica takes")
+    usd_per_gpu_hour: float = Field(default=0.0, ge=0, description="price; 0 means not known, and no cost is shown")
+
+
+class Capacity(Section):
+    """What one replica sustains within its SLO."""
+
+    prefill_tokens_per_s: float = Field(gt=0, description="tokens in that one replica sustains (C_in)")
+    decode_tokens_per_s: float = Field(gt=0, description="tokens out that one replica sustains (C_out)")
+    target_utilization: Fraction = Field(default=0.75, gt=0, le=1, description="share of that to plan with (U)")
+    combine: Literal["max", "sum"] = Field(
+        default="max",
+        description="unified pools: `max(R_in / (C_in U), R_out / (C_out U))`, or `(R_in / C_in + R_out / C_out) / U` "
+        "where prefill and decode share the GPU",
+    )
+
+
+class Startup(Section):
+    """How long a replica takes. The lead time is p90 + publication interval + apply_delay."""
+
+    p90: Duration = Field(description="from asked for to serving, nine times in ten")
+    apply_delay: Duration = Field(
+        default=timedelta(seconds=30), description="from published to asked for, as by kubectl or a GitOps tool"
+    )
+
+
+class Bounds(Section):
+    """Replicas that no floor leaves."""
+
+    min: int = Field(ge=0, le=MOST_REPLICAS, description="no floor is lower; 0 allows scaling to zero")
+    max: int = Field(
+        ge=1, le=MOST_REPLICAS, description="no floor is higher; what is wanted above it is reported as a shortfall"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise PydanticCustomError(
+                "bounds_crossed",
+                "min {low} is above max {high}",
+                {"low": self.min, "high": self.max, "hint": "raise max or lower min"},
+            )
+        return self
+
+
+class Margin(Section):
+    """What is asked for beyond the expected demand."""
+
+    quantile: float = Field(default=0.95, ge=0.5, le=0.99, description="quantile of demand that a floor covers")
+    minimum: Fraction = Field(default=0.1, ge=0, le=5, description="added to the required replicas before rounding up")
+    peak: bool = Field(
+        default=True, description="whether a floor covers the busiest minute within a step, not its mean alone"
+    )
+    warm: int = Field(default=0, ge=0, le=MOST_REPLICAS, description="whole replicas added after rounding up")
+
+
+class Shape(Section):
+    """How fast a floor may come down, and how long it holds."""
+
+    step_down: int = Field(
+        default=1, ge=1, le=MOST_REPLICAS, description="replicas it may fall by, once in every `every`"
+    )
+    every: Duration = Field(
+        default=timedelta(minutes=10), description="how often a floor may fall; rounded up to whole steps"
+    )
+    dwell: Duration = Field(
+        default=timedelta(minutes=15), description="how long a floor holds before it falls; rounded up to whole steps"
+    )
+
+
+class Slo(Section):
+    """What the pool promises. Read and validated; nothing depends on it until floors are replayed."""
+
+    max_wait: Duration = Field(default=timedelta(seconds=10), description="a request that waited longer was late")
+    on_time: Fraction = Field(default=0.99, gt=0, le=1, description="share of tokens that must not be late")
+
+
+class Target(Section):
+    """The workload in Kubernetes that serves a pool."""
+
+    namespace: str = Field(default="default", description="its namespace")
+    kind: Literal["Deployment", "StatefulSet", "LeaderWorkerSet"] = Field(default="Deployment", description="its kind")
+    name: str | None = Field(default=None, description="its name; the pool's name unless given")
+
+
+class Pool(Section):
+    """Identical replicas that scale as one."""
+
+    model: str | None = Field(default=None, description="the model served; for the reader, nothing depends on it")
+    role: Literal["unified", "prefill", "decode"] = Field(
+        default="unified", description="prefill pools are planned on tokens in alone, decode pools on tokens out alone"
+    )
+    region: str | None = Field(default=None, description="shown on the pages")
+    gpu: Gpu = Field(description="the hardware of one replica")
+    capacity: Capacity = Field(description="what one replica sustains within its SLO")
+    startup: Startup = Field(description="how long a replica takes to serve")
+    bounds: Bounds = Field(description="replicas that no floor leaves")
+    margin: Margin = Field(default=Margin(), description="what is asked for beyond the expected demand")
+    shape: Shape = Field(default=Shape(), description="how fast a floor may come down")
+    slo: Slo = Field(default=Slo(), description="what the pool promises")
+    target: Target = Field(default=Target(), description="the workload in Kubernetes that serves the pool")
+    fallback_replicas: int | None = Field(
+        default=None, ge=0, description="the floor where a class's demand is not known at all; bounds.max unless given"
+    )
+
+    @model_validator(mode="after")
+    def _fallback_in_bounds(self) -> Self:
+        if self.fallback_replicas is not None and not self.bounds.min <= self.fallback_replicas <= self.bounds.max:
+            raise PydanticCustomError(
+                "fallback_out_of_bounds",
+                "fallback_replicas {value} is outside bounds {low} to {high}",
+                {
+                    "value": self.fallback_replicas,
+                    "low": self.bounds.min,
+                    "high": self.bounds.max,
+                    "hint": "move it inside the bounds",
+                },
+            )
+        return self

@@ -1,0 +1,44 @@
+"""What the configuration says of a workload class."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from floorcast.event import Holidays
+from floorcast.section import Section
+
+
+class WorkloadClass(Section):
+    """Traffic of one kind, forecast as one."""
+
+    kind: Literal["chat", "summarization", "document_analysis", "code_generation", "batch", "agent", "other"] = Field(
+        default="other", description="what the traffic is; shown on the pages"
+    )
+    pools: tuple[str, ...] = Field(min_length=1, max_length=1, description="the pool that serves this class")
+    priority: int = Field(
+        default=100, ge=0, description="who comes first when GPUs are short; nothing depends on it until quotas exist"
+    )
+    match: dict[str, str] = Field(
+        default_factory=dict, description="labels of this class's series at the Prometheus sources"
+    )
+    like: str | None = Field(
+        default=None, description="the class whose demand stands for its own until two days of it are observed"
+    )
+    scale: float | None = Field(default=None, gt=0, le=1000, description="with `like`: times so much; 1 unless given")
+    renamed_from: str | None = Field(
+        default=None, description="what this class was called before; what is stored under that name counts as its own"
+    )
+    holidays: Holidays | None = Field(default=None, description="in place of the `holidays` of all")
+
+    @model_validator(mode="after")
+    def _scales_something(self) -> Self:
+        if self.scale is not None and self.like is None:
+            raise PydanticCustomError(
+                "scale_alone",
+                "scale {scale} has no class to scale",
+                {"scale": self.scale, "at": ("scale",), "hint": "name that class with `like`, or delete `scale`"},
+            )
+        return self
