@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from floorcast.overlay import Overlay
 from floorcast.section import Fraction, Section
 from floorcast.units import Duration
 
@@ -118,6 +119,7 @@ class Pool(Section):
     margin: Margin = Field(default=Margin(), description="what is asked for beyond the expected demand")
     shape: Shape = Field(default=Shape(), description="how fast a floor may come down")
     slo: Slo = Field(default=Slo(), description="what the pool promises")
+    overlay: Overlay = Field(default=Overlay(), description="the reactive policy on live signals, above the floors")
     target: Target = Field(default=Target(), description="the workload in Kubernetes that serves the pool")
     fallback_replicas: int | None = Field(
         default=None, ge=0, description="the floor where a class's demand is not known at all; bounds.max unless given"
@@ -133,6 +135,23 @@ class Pool(Section):
                     "value": self.fallback_replicas,
                     "low": self.bounds.min,
                     "high": self.bounds.max,
+                    "hint": "move it inside the bounds",
+                },
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _safe_in_bounds(self) -> Self:
+        safe = self.overlay.safe_replicas
+        if safe is not None and not self.bounds.min <= safe <= self.bounds.max:
+            raise PydanticCustomError(
+                "safe_out_of_bounds",
+                "safe_replicas {value} is outside bounds {low} to {high}",
+                {
+                    "value": safe,
+                    "low": self.bounds.min,
+                    "high": self.bounds.max,
+                    "at": ("overlay", "safe_replicas"),
                     "hint": "move it inside the bounds",
                 },
             )

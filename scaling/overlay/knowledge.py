@@ -1,0 +1,97 @@
+"""Which triggers know enough to let replicas go."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from scaling.capacity import Floats
+from scaling.overlay.settings import UTILIZATIONS, Flags, Settings, Trigger
+from scaling.overlay.signals import Kind, Signals
+from scaling.overlay.smoothing import Observed
+
+_RATES = (Kind.TOKENS_IN_PER_S, Kind.TOKENS_OUT_PER_S)
+_NEEDS: dict[Trigger, tuple[Kind, ...]] = {
+    Trigger.TOKEN_RATE: _RATES,
+    Trigger.BACKLOG: (*_RATES, Kind.WAITING_TOKENS_IN),
+    Trigger.WAITING: (Kind.WAITING_REQUESTS,),
+    Trigger.KV_CACHE: (Kind.KV_CACHE_USAGE,),
+    Trigger.GPU_UTILIZATION: (Kind.GPU_UTILIZATION,),
+    Trigger.LOOKAHEAD: _RATES,
+    Trigger.TTFT: (Kind.TTFT_P95_S,),
+    Trigger.TTFT_PER_1K_PROMPT: (Kind.TTFT_P95_S_PER_1K_PROMPT,),
+    Trigger.ITL: (Kind.ITL_P95_S,),
+    Trigger.PANIC: _RATES,
+}
+_USES: dict[Trigger, tuple[Kind, ...]] = {
+    Trigger.BACKLOG: (Kind.WAITING_TOKENS_OUT,),
+    Trigger.LOOKAHEAD: (Kind.WAITING_TOKENS_IN, Kind.WAITING_TOKENS_OUT),
+}
+"""Signals that a trigger uses where the pool has them."""
+_UTILIZATION_NEEDS = {"tokens": _RATES, "gpu": (Kind.GPU_UTILIZATION,), "kv_cache": (Kind.KV_CACHE_USAGE,)}
+_ON_UTILIZATION = [Trigger.UTILIZATION, Trigger.STEP, Trigger.THRESHOLD]
+
+
+def _matrix(rows: list[tuple[Kind, ...]]) -> Floats:
+    """[rows, kinds]: 1 where the kind is in the row."""
+    return np.array([[kind in row for kind in Kind] for row in rows], dtype=np.float64)
+
+
+_NEED = _matrix([_NEEDS.get(trigger, ()) for trigger in Trigger])
+_USE = _matrix([_USES.get(trigger, ()) for trigger in Trigger])
+_NEED_OF_UTILIZATION = _matrix([_UTILIZATION_NEEDS[name] for name in UTILIZATIONS])
+
+_NO_LOAD = (Trigger.WAITING, Trigger.TTFT, Trigger.TTFT_PER_1K_PROMPT, Trigger.ITL, Trigger.PANIC)
+_LOAD = np.array([[trigger not in _NO_LOAD] for trigger in Trigger])
+"""[triggers, 1]. Without a trigger that measures load nothing is let go: an empty queue says that there is enough, not
+how much too much there is."""
+
+
+class Unknown(NamedTuple):
+    """[triggers, lanes] unless said otherwise."""
+
+    missing: Flags
+    """It lacks a signal that it has had: it holds."""
+    absent: Flags
+    """It lacks a signal that the pool never had: it has no say in letting go."""
+    load_known: Flags
+    """[lanes]: an enabled trigger measures load."""
+    blind: Flags
+    """[lanes]: no enabled trigger has any signal."""
+
+
+def unknown(observed: Observed, settings: Settings, signals: Signals) -> Unknown:
+    """What each trigger lacks."""
+    spare = np.zeros_like(observed.fresh)
+    spare[[Kind.TOKENS_IN_PER_S, Kind.WAITING_TOKENS_IN]] = np.isinf(settings.capacity_in)
+    spare[[Kind.TOKENS_OUT_PER_S, Kind.WAITING_TOKENS_OUT]] = np.isinf(settings.capacity_out)
+    fresh, not_fresh, never = observed.fresh & ~spare, ~(observed.fresh | spare), ~(observed.seen | spare)
+    lacks, absent, informed = (_of_triggers(flags, settings) for flags in (not_fresh, never, fresh))
+    missing = lacks | _any(_USE, not_fresh & ~never)
+    planned = signals.scheduled >= 0
+    missing[Trigger.SCHEDULED], informed[Trigger.SCHEDULED] = ~planned, planned
+    missing &= ~absent
+    knows = settings.enabled & ~missing & ~absent
+    return Unknown(
+        missing=missing,
+        absent=absent,
+        load_known=(knows & _LOAD).any(axis=0),
+        blind=np.logical_not((settings.enabled & informed).any(axis=0)),
+    )
+
+
+def _of_triggers(flags: Flags, settings: Settings) -> Flags:
+    """[kinds, lanes] to [triggers, lanes]: whether any signal that a trigger needs has the flag."""
+    found = _any(_NEED, flags)
+    chosen = settings.utilization.astype(np.int64)[None]
+    use = np.take_along_axis(_any(_NEED_OF_UTILIZATION, flags), chosen, axis=0)[0]
+    found[_ON_UTILIZATION] = use
+    parts = np.stack([use, flags[Kind.WAITING_REQUESTS], flags[Kind.TTFT_P95_S]])
+    found[Trigger.SCORE] = ((settings.score_weights > 0) & parts).any(axis=0)
+    return found
+
+
+def _any(matrix: Floats, flags: Flags) -> Flags:
+    found: Flags = matrix @ flags.astype(np.float64) > 0
+    return found

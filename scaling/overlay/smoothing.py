@@ -1,0 +1,87 @@
+"""What is known of each signal: fresh, stale or never seen, its mean, and whether a queue is to be believed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from scaling.capacity import Floats
+from scaling.overlay.settings import RATES, Flags, Settings
+from scaling.overlay.signals import Kind, Signals
+from scaling.overlay.state import QUEUES, State
+
+_LARGEST = 1e15
+"""Anything above is not a measurement."""
+_IDLE = 0.25
+"""Share of the capacity below which replicas beside a queue are idle, whatever the engine's capacity really is."""
+_DRAINED = 0.99
+"""A queue has moved when it is down to this share of its least."""
+
+
+class Observed(NamedTuple):
+    """[kinds, lanes] unless said otherwise."""
+
+    fresh: Flags
+    seen: Flags
+    """Fresh now or at some time before."""
+    mean: Floats
+    """[kinds + 2, lanes]; 0 where not fresh, which asks for nothing. What may be let go looks at `fresh` first."""
+    stuck: Flags
+    """[3, lanes]: queues that are not believed."""
+
+
+def observe(signals: Signals, state: State, settings: Settings, now_s: float) -> tuple[Observed, State]:
+    """Update the means with what is fresh.
+
+    The mean is exponential: a sample's weight falls by e in half a window, so that the samples' mean age is that of
+    a plain mean over the window, whatever the time between ticks.
+    """
+    live = signals.live
+    # A value below zero is a counter that was reset. Comparisons with NaN are false, so what is missing is not fresh.
+    fresh = (live >= 0) & (live <= _LARGEST) & (signals.age_s <= settings.stale_after_s)
+    since_s = np.maximum(now_s - state.seen_at_s, 0)
+    short = slice(RATES[0], RATES[-1] + 1)
+    values = np.concatenate([live, live[short]])
+    is_fresh = np.concatenate([fresh, fresh[short]])
+    elapsed_s = np.concatenate([since_s, since_s[short]])
+    window_s = np.concatenate([settings.window_s, np.broadcast_to(settings.panic_window_s, (2, live.shape[1]))])
+    kept = np.exp(-elapsed_s / np.maximum(window_s / 2, 1e-9))
+    before = np.where(np.isfinite(state.mean), state.mean, 0)
+    mean = np.where(is_fresh, values + kept * (before - np.where(is_fresh, values, 0)), state.mean)
+    seen_at_s = np.where(fresh, now_s, state.seen_at_s)
+    state = state._replace(mean=mean, seen_at_s=seen_at_s)
+    observed = Observed(
+        fresh=fresh,
+        seen=seen_at_s > -np.inf,
+        mean=np.where(is_fresh, mean, 0),
+        stuck=np.zeros((3, live.shape[1]), dtype=np.bool_),
+    )
+    return _believe(observed, signals, state, settings, now_s)
+
+
+def _believe(
+    observed: Observed, signals: Signals, state: State, settings: Settings, now_s: float
+) -> tuple[Observed, State]:
+    """Find queues that are stuck, and take them as empty.
+
+    A queue is stuck when, beside ready replicas, it has not changed at all for `stuck_after_s`, or has stayed at or
+    above its least while the token rate left three quarters of the replicas' capacity idle. A true backlog does
+    neither: it drains, or the replicas are busy.
+    """
+    queue, fresh = signals.live[QUEUES], observed.fresh[QUEUES]
+    in_ = observed.mean[Kind.TOKENS_IN_PER_S] / settings.capacity_in
+    out = observed.mean[Kind.TOKENS_OUT_PER_S] / settings.capacity_out
+    known = (observed.fresh[Kind.TOKENS_IN_PER_S] | np.isinf(settings.capacity_in)) & (
+        observed.fresh[Kind.TOKENS_OUT_PER_S] | np.isinf(settings.capacity_out)
+    )
+    idle = known & (np.maximum(in_, out) < _IDLE * signals.ready)
+    same = queue == state.queue
+    waits = (queue > 0) & (signals.ready > 0) & (same | (idle & (queue >= _DRAINED * state.queue_low)))
+    moved_at_s = np.where(fresh & ~waits, now_s, np.minimum(state.queue_moved_at_s, now_s))
+    low = np.where(fresh, np.where(waits, np.fmin(state.queue_low, queue), queue), state.queue_low)
+    stuck = fresh & waits & (now_s - moved_at_s >= settings.stuck_after_s)
+    mean = observed.mean.copy()
+    mean[QUEUES] = np.where(stuck, 0, mean[QUEUES])
+    state = state._replace(queue=np.where(fresh, queue, state.queue), queue_low=low, queue_moved_at_s=moved_at_s)
+    return observed._replace(mean=mean, stuck=stuck), state

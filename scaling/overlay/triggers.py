@@ -1,0 +1,201 @@
+"""What each trigger asks for: at least so many replicas, and so many that would content it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from scaling.capacity import Floats
+from scaling.overlay.settings import UTILIZATIONS, Flags, Settings, Trigger
+from scaling.overlay.signals import Kind, Signals
+from scaling.overlay.smoothing import Observed
+
+_LATENCY_CAP = 2.0
+"""Latency does not measure how many replicas are missing: 13 % more load can make it ten times as long. Past its target
+it asks for at most this multiple of the ready ones."""
+
+_PROPORTIONAL = slice(Trigger.TOKEN_RATE, Trigger.LOOKAHEAD + 1)
+_LATENCIES = slice(Trigger.TTFT, Trigger.ITL + 1)
+
+
+class Wishes(NamedTuple):
+    """[triggers, lanes] unless said otherwise. A trigger that lacks a signal asks for what the rest justifies."""
+
+    value: Floats
+    """What was measured."""
+    target: Floats
+    up: Floats
+    """Replicas asked for, not rounded; -inf for none."""
+    down: Floats
+    """Replicas that would content it, not rounded; -inf for any number."""
+    panic: Floats
+    """[lanes]: replicas that the panic window asks for, panic or not."""
+
+
+class _Loads(NamedTuple):
+    """[lanes], in replicas at full use."""
+
+    rate: Floats
+    with_backlog: Floats
+    ahead: Floats
+    panic: Floats
+
+
+def wishes(signals: Signals, observed: Observed, settings: Settings, current: Floats, panicking: Flags) -> Wishes:
+    """What each trigger makes of the means.
+
+    `current` [lanes] is what is asked for now, `panicking` [lanes] whether a panic lasts. What is not fresh counts as 0
+    here, which can only make `up` smaller; `down` is believed by no one while it is so.
+    """
+    ready = np.where(signals.ready >= 0, signals.ready, current)
+    loads = _loads(observed, settings, signals.growth)
+    used = _utilization(loads, observed, settings, ready)
+    shape = (len(Trigger), len(current))
+    made = Wishes(
+        np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape), loads.panic / settings.target_utilization
+    )
+    _proportional(made, loads, used, observed, settings, ready, current)
+    _latencies(made, observed, settings, ready, current)
+    _score(made, used, observed, settings, ready, current)
+    _stepwise(made, used, settings, ready, current)
+    planned = signals.scheduled >= 0
+    made.value[Trigger.SCHEDULED] = made.target[Trigger.SCHEDULED] = signals.scheduled
+    made.up[Trigger.SCHEDULED] = np.where(planned, signals.scheduled, -np.inf)
+    made.down[Trigger.SCHEDULED] = np.where(planned, signals.scheduled, current)
+    made.value[Trigger.PANIC] = _per(made.panic, ready)
+    made.target[Trigger.PANIC] = settings.panic_threshold
+    made.up[Trigger.PANIC] = np.where(panicking, made.panic, -np.inf)
+    made.down[Trigger.PANIC] = np.where(panicking, current, -np.inf)
+    return made
+
+
+def _loads(observed: Observed, settings: Settings, growth: Floats) -> _Loads:
+    """The token rates against the capacity of one replica: alone, with what waits served within the time for it, with
+    the rates grown as the forecast sees it, and over the panic window. Formulas of `scaling.capacity`."""
+    mean, drain_s = observed.mean, settings.drain_backlog_s
+    rate_in, rate_out = mean[Kind.TOKENS_IN_PER_S], mean[Kind.TOKENS_OUT_PER_S]
+    waiting_in, waiting_out = mean[Kind.WAITING_TOKENS_IN], mean[Kind.WAITING_TOKENS_OUT]
+    # Where engines do not say what will be generated, as much per prompt token as now.
+    usual = waiting_in * np.divide(rate_out, rate_in, out=np.zeros_like(rate_in), where=rate_in > 0)
+    waiting_out = np.where(observed.seen[Kind.WAITING_TOKENS_OUT], waiting_out, usual)
+    grown = np.where(growth > 0, growth, 1.0)
+    in_ = np.stack(
+        [
+            rate_in,
+            rate_in + waiting_in / drain_s,
+            rate_in * grown + waiting_in / drain_s,
+            mean[-2] + waiting_in / drain_s,
+        ]
+    )
+    out = np.stack(
+        [
+            rate_out,
+            rate_out + waiting_out / drain_s,
+            rate_out * grown + waiting_out / drain_s,
+            mean[-1] + waiting_out / drain_s,
+        ]
+    )
+    in_, out = in_ / settings.capacity_in, out / settings.capacity_out
+    return _Loads(*np.where(settings.combine_sum, in_ + out, np.maximum(in_, out)))
+
+
+def _utilization(loads: _Loads, observed: Observed, settings: Settings, ready: Floats) -> Floats:
+    """What the lane calls utilization: [lanes], 0 to 1 and above."""
+    gpu, kv_cache = observed.mean[Kind.GPU_UTILIZATION], observed.mean[Kind.KV_CACHE_USAGE]
+    tokens = settings.utilization == UTILIZATIONS["tokens"]
+    return np.where(
+        tokens, _per(loads.rate, ready), np.where(settings.utilization == UTILIZATIONS["gpu"], gpu, kv_cache)
+    )
+
+
+def _proportional(
+    made: Wishes,
+    loads: _Loads,
+    used: Floats,
+    observed: Observed,
+    settings: Settings,
+    ready: Floats,
+    current: Floats,
+) -> None:
+    """Target tracking, ceil(ready x value / target), on each: as HPA's, with a tolerance on the way out only."""
+    mean, aim = observed.mean, settings.target_utilization
+    waiting, kv_cache, gpu = mean[Kind.WAITING_REQUESTS], mean[Kind.KV_CACHE_USAGE], mean[Kind.GPU_UTILIZATION]
+    tokens = settings.utilization == UTILIZATIONS["tokens"]
+    made.value[_PROPORTIONAL] = np.stack(
+        [
+            _per(loads.rate, ready),
+            _per(loads.with_backlog, ready),
+            _per(waiting, current),
+            kv_cache,
+            gpu,
+            used,
+            _per(loads.ahead, ready),
+        ]
+    )
+    made.target[_PROPORTIONAL] = np.stack(
+        [aim, aim, settings.waiting_target, settings.kv_cache_target, settings.gpu_target, aim, aim]
+    )
+    total = np.stack(
+        [
+            loads.rate,
+            loads.with_backlog,
+            waiting,
+            ready * kv_cache,
+            ready * gpu,
+            np.where(tokens, loads.rate, ready * np.where(tokens, 0, used)),
+            loads.ahead,
+        ]
+    )
+    replicas = total / made.target[_PROPORTIONAL]
+    enough = replicas <= current * (1 + settings.out_tolerance)
+    made.up[_PROPORTIONAL] = np.where(enough, np.minimum(replicas, current), replicas)
+    made.down[_PROPORTIONAL] = replicas / (1 - settings.in_hysteresis)
+
+
+def _latencies(made: Wishes, observed: Observed, settings: Settings, ready: Floats, current: Floats) -> None:
+    made.value[_LATENCIES] = observed.mean[Kind.TTFT_P95_S : Kind.ITL_P95_S + 1]
+    made.target[_LATENCIES] = np.stack([settings.ttft_target_s, settings.ttft_per_1k_target_s, settings.itl_target_s])
+    ratio = made.value[_LATENCIES] / made.target[_LATENCIES]
+    made.up[_LATENCIES] = np.where(ratio > 1 + settings.out_tolerance, ready * np.minimum(ratio, _LATENCY_CAP), -np.inf)
+    made.down[_LATENCIES] = np.where(ratio < 1 - settings.in_hysteresis, -np.inf, current)
+
+
+def _score(made: Wishes, used: Floats, observed: Observed, settings: Settings, ready: Floats, current: Floats) -> None:
+    """w_1 utilization/target + w_2 queue/target + w_3 TTFT/target. Above the gap, as many replicas more as bring it
+    back to its upper end; below it, as many fewer as bring it to its middle."""
+    ratios = np.stack(
+        [
+            used / settings.target_utilization,
+            _per(observed.mean[Kind.WAITING_REQUESTS], ready) / settings.score_queue,
+            observed.mean[Kind.TTFT_P95_S] / settings.score_ttft_s,
+        ]
+    )
+    score = np.where(settings.score_weights > 0, settings.score_weights * ratios, 0).sum(axis=0)
+    middle = (settings.score_out + settings.score_in) / 2
+    made.value[Trigger.SCORE], made.target[Trigger.SCORE] = score, settings.score_out
+    made.up[Trigger.SCORE] = np.where(score > settings.score_out, ready * score / settings.score_out, -np.inf)
+    made.down[Trigger.SCORE] = np.where(score < settings.score_in, ready * score / middle, current)
+
+
+def _stepwise(made: Wishes, used: Floats, settings: Settings, ready: Floats, current: Floats) -> None:
+    """Added to the ready ones, so that replicas still starting count as what was added before."""
+    add = np.where(used >= settings.step_at_least, settings.step_add, 0).max(axis=0)
+    fewer = np.maximum(current - 1, 0)
+    for trigger, more, out, low in (
+        (Trigger.STEP, add, settings.step_at_least[0], settings.step_in),
+        (
+            Trigger.THRESHOLD,
+            (used > settings.threshold_out).astype(np.float64),
+            settings.threshold_out,
+            settings.threshold_in,
+        ),
+    ):
+        made.value[trigger], made.target[trigger] = used, out
+        made.up[trigger] = np.where(more > 0, ready + more, -np.inf)
+        made.down[trigger] = np.where(used < low, fewer, current)
+
+
+def _per(total: Floats, replicas: Floats) -> Floats:
+    """Per replica; infinite where there is something for none."""
+    return np.divide(total, replicas, out=np.where(total > 0, np.inf, 0.0), where=replicas > 0)

@@ -1,0 +1,36 @@
+"""Small pools for the tests of the overlay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from floorcast.pool import Pool
+from scaling.overlay.settings import Settings, settings_of
+
+
+def _pool(*, bounds: tuple[int, int] = (1, 100), role: str = "unified", **overlay: Any) -> Pool:
+    """Replicas of 1,000 tokens in and 100 tokens out per second, to be used to 70 %."""
+    return Pool.model_validate(
+        {
+            "gpu": {"type": "H100"},
+            "role": role,
+            "capacity": {"prefill_tokens_per_s": 1000, "decode_tokens_per_s": 100, "target_utilization": 0.7},
+            "startup": {"p90": "4m"},
+            "bounds": {"min": bounds[0], "max": bounds[1]},
+            "overlay": overlay,
+        }
+    )
+
+
+@pytest.fixture
+def pool() -> Callable[..., Pool]:
+    return _pool
+
+
+@pytest.fixture
+def settings() -> Callable[..., Settings]:
+    """Of one lane: a pool with these `overlay` keys."""
+    return lambda **overlay: settings_of([_pool(**overlay)])
