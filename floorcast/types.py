@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -25,10 +25,19 @@ class Rung(StrEnum):
     FALLBACK = "fallback_replicas"
 
 
+BufferName = Literal["minimum_margin", "round_up", "warm"]
+Rule = Literal[
+    "scheduled_minimum", "min_replicas", "max_replicas", "already_published", "dwell", "step_down", "ceiling"
+]
+"""What may move a floor after the buffers."""
+RULES: tuple[Rule, ...] = get_args(Rule)
+"""In the order they apply."""
+
+
 class Buffer(Frozen):
     """One margin on top of the required replicas, with the number after it was applied."""
 
-    name: Literal["minimum_margin", "round_up", "warm"]
+    name: BufferName
     value: float = Field(description="0.1 for a margin of 10 %; a count of replicas for warm")
     replicas: float = Field(ge=0, description="replicas after this buffer")
 
@@ -36,9 +45,12 @@ class Buffer(Frozen):
 class Adjustment(Frozen):
     """A rule that moved the floor after the buffers, with the number before and after."""
 
-    rule: Literal["min_replicas", "max_replicas", "step_down", "dwell", "already_published"]
+    rule: Rule
     before: int = Field(ge=0)
     after: int = Field(ge=0)
+    name: str | None = Field(
+        default=None, exclude_if=lambda name: name is None, description="of the scheduled rule that set the number"
+    )
 
 
 class ClassDemand(Frozen):
@@ -53,7 +65,7 @@ class ClassDemand(Frozen):
 
 
 class Reason(Frozen):
-    """Why a floor is what it is. `scaling.explain.recompute` gets from here to the number."""
+    """Why a floor is what it is. `scaling.recompute` gets from here to the number."""
 
     binding: Literal["tokens_in", "tokens_out", "sum", "fallback_replicas"] = Field(
         description="the term of the capacity formula that decided"
@@ -81,8 +93,10 @@ class Reason(Frozen):
     buffers: tuple[Buffer, ...] = ()
     adjustments: tuple[Adjustment, ...] = ()
     classes: dict[str, ClassDemand] = Field(default_factory=dict)
-    clamped: Literal["min_replicas", "max_replicas"] | None = None
-    shortfall_replicas: int = Field(default=0, ge=0, description="replicas wanted above max_replicas")
+    clamped: Literal["min_replicas", "max_replicas", "ceiling"] | None = Field(
+        default=None, description="the limit that moved the floor, the last of them where several did"
+    )
+    shortfall_replicas: int = Field(default=0, ge=0, description="replicas wanted above max_replicas or a ceiling")
 
 
 class FloorWindow(Frozen):

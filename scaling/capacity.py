@@ -1,21 +1,18 @@
-"""From token rates to replicas, and from required replicas to whole ones with margins."""
+"""From token rates to replicas."""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from floorcast.columns import Metric
-from floorcast.pool import Capacity, Margin
+from floorcast.pool import Capacity
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Strings = npt.NDArray[np.str_]
-
-_ROUNDING = 1e-9
-_MOST_REPLICAS = 1e15
 
 
 def required_replicas(
@@ -46,22 +43,3 @@ def required_replicas(
         load = np.maximum(in_load, out_load)
         binding = np.where(out_load > in_load, Metric.TOKENS_OUT.value, Metric.TOKENS_IN.value)
     return load / capacity.target_utilization, binding
-
-
-class Buffered(NamedTuple):
-    """Required replicas after each margin, in the order they apply."""
-
-    minimum: Floats
-    rounded: Ints
-    warm: Ints
-
-
-def add_margins(required: npt.ArrayLike, margin: Margin) -> Buffered:
-    """Minimum margin, then up to whole replicas, then the warm ones. Works on arrays of any shape.
-
-    Float noise does not buy a replica: a number within 1e-9 of a whole one, relative, is that whole one.
-    """
-    minimum = np.asarray(required, dtype=np.float64) * (1 + margin.minimum)
-    finite = np.minimum(minimum, _MOST_REPLICAS)
-    rounded = np.maximum(np.ceil(finite - _ROUNDING * np.maximum(finite, 1)), 0).astype(np.int64)
-    return Buffered(minimum, rounded, rounded + margin.warm)

@@ -1,26 +1,20 @@
-"""A published floor, in words and recomputed."""
+"""A published floor in words."""
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import numpy as np
-
 from floorcast.columns import Metric
-from floorcast.errors import FloorcastError
 from floorcast.pool import Pool
-from floorcast.types import Adjustment, Buffer, ClassDemand, FloorWindow, Reason, Rung
+from floorcast.types import RULES, Adjustment, ClassDemand, FloorWindow, Reason, Rule, Rung
 from floorcast.units import format_duration
-from scaling.capacity import add_margins, required_replicas
-from scaling.demand import pool_demand
-from scaling.ladder import MISSING, fallback_replicas
+from scaling.buffers import RoundUp, buffers_of
+from scaling.ladder import MISSING
 
 _FALLBACK = Rung.FALLBACK.value
 _WORDS = {Metric.TOKENS_IN.value: "tokens in", Metric.TOKENS_OUT.value: "tokens out"}
 _SIDES = {Metric.TOKENS_IN.value: ("in",), Metric.TOKENS_OUT.value: ("out",), "sum": ("in", "out")}
-_RAISING = ("already_published", "dwell", "step_down")
 _RUNGS = {
     Rung.FRESH: "fresh forecast",
     Rung.LAST_FORECAST: "last forecast, its spread widened by its age; never below what was published",
@@ -28,92 +22,6 @@ _RUNGS = {
     Rung.FALLBACK: "a class without any figure: at least fallback_replicas, which is bounds.max unless set; "
     "never below what was published",
 }
-
-
-def recompute(reason: Reason, pool: Pool) -> int:
-    """The floor that follows from the reason's demand and the pool's capacity, margins and bounds.
-
-    Every number in between is derived anew and compared. What past publications contribute (dwell, step-down,
-    already published) is not derivable from one window: it is taken as given, if it raises the number and stays
-    within bounds. Raises FloorcastError at the first number that disagrees.
-    """
-    _same("quantile", reason.quantile, pool.margin.quantile)
-    figures = reason.classes.values()
-    classes = np.array([[c.tokens_in_per_s, c.tokens_out_per_s] for c in figures]).reshape(-1, 2, 1)
-    medians = np.array([[c.median_in_per_s, c.median_out_per_s] for c in figures]).reshape(-1, 2, 1)
-    share, peak = np.array([[reason.share_in], [reason.share_out]]), np.array([[reason.peak_in], [reason.peak_out]])
-    tokens_in, tokens_out = pool_demand(classes, medians, share, peak)[:, 0].tolist()
-    _same("tokens in per s, of all classes", reason.tokens_in_per_s, tokens_in)
-    _same("tokens out per s, of all classes", reason.tokens_out_per_s, tokens_out)
-    replicas, buffers = _fallback(reason, pool) if reason.binding == _FALLBACK else _margins(reason, pool)
-    if [buffer.name for buffer in reason.buffers] != [buffer.name for buffer in buffers]:
-        raise _disagreement("margins", _names(reason.buffers), _names(buffers))
-    for given, derived in zip(reason.buffers, buffers, strict=True):
-        _same(f"value of {given.name}", given.value, derived.value)
-        _same(f"replicas after {given.name}", given.replicas, derived.replicas)
-    return _adjusted(replicas, reason, pool)
-
-
-def _margins(reason: Reason, pool: Pool) -> tuple[int, list[Buffer]]:
-    rates = {"tokens_in_per_s": reason.tokens_in_per_s, "tokens_out_per_s": reason.tokens_out_per_s}
-    required, binding = required_replicas(**rates, capacity=pool.capacity, role=pool.role)
-    if reason.binding != str(binding):
-        raise _disagreement("binding term", reason.binding, str(binding))
-    counted = {"tokens_in": ("tokens_in_per_s",), "tokens_out": ("tokens_out_per_s",), "sum": tuple(rates)}
-    _same("binding demand", reason.demand_tokens_per_s, sum(rates[name] for name in counted[reason.binding]))
-    _same("required replicas", reason.required_replicas, float(required))
-    margin, after = pool.margin, add_margins(required, pool.margin)
-    buffers = [Buffer(name="round_up", value=1, replicas=float(after.rounded))]
-    if margin.minimum:
-        buffers.insert(0, Buffer(name="minimum_margin", value=margin.minimum, replicas=float(after.minimum)))
-    if margin.warm:
-        buffers.append(Buffer(name="warm", value=margin.warm, replicas=float(after.warm)))
-    return int(after.warm), buffers
-
-
-def _fallback(reason: Reason, pool: Pool) -> tuple[int, list[Buffer]]:
-    replicas = fallback_replicas(pool)
-    _same("fallback replicas", reason.required_replicas, replicas)
-    return replicas, []
-
-
-def _adjusted(replicas: int, reason: Reason, pool: Pool) -> int:
-    bounds = pool.bounds
-    bounded = min(max(replicas, bounds.min), bounds.max)
-    clamped = "min_replicas" if bounded > replicas else "max_replicas" if bounded < replicas else None
-    if reason.clamped != clamped:
-        raise _disagreement("clamped by", str(reason.clamped), str(clamped))
-    _same("shortfall", reason.shortfall_replicas, max(replicas - bounds.max, 0))
-    allowed = (clamped, *_RAISING) if clamped else _RAISING
-    rules = [adjustment.rule for adjustment in reason.adjustments]
-    if rules != [rule for rule in allowed if rule in rules] or (clamped and clamped not in rules):
-        raise _disagreement("adjustments", ", ".join(rules), f"some of {', '.join(allowed)}, once each, in this order")
-    for adjustment in reason.adjustments:
-        _same(f"replicas before {adjustment.rule}", adjustment.before, replicas)
-        if adjustment.rule == clamped:
-            _same(f"replicas after {adjustment.rule}", adjustment.after, bounded)
-        elif not adjustment.before < adjustment.after <= bounds.max:
-            limits = f"more than {adjustment.before} and at most {bounds.max}"
-            raise _disagreement(f"replicas after {adjustment.rule}", str(adjustment.after), limits)
-        replicas = adjustment.after
-    return replicas
-
-
-def _same(what: str, given: float, derived: float) -> None:
-    if not math.isclose(given, derived, rel_tol=1e-9, abs_tol=1e-3):
-        raise _disagreement(what, f"{given:g}", f"{derived:g}")
-
-
-def _disagreement(what: str, given: str, derived: str) -> FloorcastError:
-    return FloorcastError(
-        f"{what}: the reason says {given}, recomputed {derived}",
-        where="reason of a floor",
-        remedy="explain it with the configuration it was published with, or publish again",
-    )
-
-
-def _names(buffers: tuple[Buffer, ...] | list[Buffer]) -> str:
-    return ", ".join(buffer.name for buffer in buffers) or "none"
 
 
 def explain(
@@ -129,7 +37,7 @@ def explain(
 ) -> str:
     """The floor of a window in words: the number first, then every step that made it.
 
-    `pool` must be as it was when the floor was published, which `recompute` proves. What is not given is not
+    `pool` must be as it was when the floor was published, which `scaling.recompute` proves. What is not given is not
     printed: the schedule's `version` and `issued_at`, the forecasts' `cutoff`, the window's `rung`.
     """
     reason = window.reason
@@ -137,8 +45,7 @@ def explain(
     title = f"{pool_name} at {window.start.astimezone(UTC):%Y-%m-%d %H:%M} UTC{local}: floor {window.min_replicas}"
     lines = _fallback_lines(window, pool) if reason.binding == _FALLBACK else _demand_lines(window, pool)
     lines.append(("lead", _lead(reason, pool)))
-    lines.append(("bounds", _bounds(reason, pool, window.min_replicas)))
-    lines += [_RULE_LINES[move.rule](move, pool) for move in reason.adjustments if move.rule in _RULE_LINES]
+    lines += _rule_lines(window, pool)
     lines.append(("forecast", _forecast(window, version=version, issued_at=issued_at, cutoff=cutoff)))
     if rung is not None:
         lines.append(("rung", _RUNGS[rung]))
@@ -168,7 +75,7 @@ def _demand_lines(window: FloorWindow, pool: Pool) -> list[tuple[str, str]]:
         ("classes", _classes(reason)),
         *_together(reason),
         ("capacity", _capacity(reason, pool)),
-        ("margins", _margins_text(reason)),
+        ("margins", _margins_text(reason, pool)),
     ]
 
 
@@ -244,15 +151,14 @@ def _capacity(reason: Reason, pool: Pool) -> str:
     return text
 
 
-def _margins_text(reason: Reason) -> str:
-    buffers = {buffer.name: buffer for buffer in reason.buffers}
-    text = f"{reason.required_replicas:.2f}"
-    if minimum := buffers.get("minimum_margin"):
-        text = f"minimum {minimum.value * 100:g} %: {minimum.replicas:.2f}"
-    text += f" -> {_replicas(buffers['round_up'].replicas)}"
-    if warm := buffers.get("warm"):
-        text += f";  warm {warm.value:g}: {warm.replicas:g}"
-    return text
+def _margins_text(reason: Reason, pool: Pool) -> str:
+    texts, before = [], reason.required_replicas
+    for buffer, given in zip(buffers_of(pool.margin), reason.buffers, strict=True):
+        texts.append(buffer.text(before, given.replicas))
+        before = given.replicas
+    if reason.buffers[0].name == RoundUp.name:
+        texts.insert(0, f"{reason.required_replicas:.2f}")
+    return ";  ".join(texts).replace(";  ->", " ->")
 
 
 def _lead(reason: Reason, pool: Pool) -> str:
@@ -264,15 +170,30 @@ def _lead(reason: Reason, pool: Pool) -> str:
     )
 
 
-def _bounds(reason: Reason, pool: Pool, floor: int) -> str:
+def _rule_lines(window: FloorWindow, pool: Pool) -> list[tuple[str, str]]:
+    """The rules that moved the number, and the bounds even where they did not, in the order they apply."""
+    moves = {move.rule: move for move in window.reason.adjustments}
+    number = window.reason.adjustments[0].before if moves else window.min_replicas
+    lines = []
+    for rule in RULES:
+        if rule == "max_replicas":
+            lines.append(("bounds", _bounds(number, moves, pool)))
+        elif rule in moves and rule in _RULE_LINES:
+            lines.append(_RULE_LINES[rule](moves[rule], pool))
+        if rule in moves:
+            number = moves[rule].after
+    return lines
+
+
+def _bounds(wanted: int, moves: dict[Rule, Adjustment], pool: Pool) -> str:
     text = f"{pool.bounds.min} to {pool.bounds.max}"
-    clamps = [adjusted for adjusted in reason.adjustments if adjusted.rule == reason.clamped]
-    if not clamps:
-        wanted = reason.adjustments[0].before if reason.adjustments else floor
+    clamp = moves.get("max_replicas") or moves.get("min_replicas")
+    if clamp is None:
         at = " and ".join(name for name in ("min", "max") if wanted == getattr(pool.bounds, name))
         return f"{text}, {wanted} is bounds.{at}" if at else f"{text}, not binding"
-    text += f": {clamps[0].before} becomes {clamps[0].after}"
-    return f"{text}, {_replicas(reason.shortfall_replicas)} short" if reason.shortfall_replicas else text
+    text += f": {clamp.before} becomes {clamp.after}"
+    short = max(clamp.before - clamp.after, 0)
+    return f"{text}, {_replicas(short)} short" if short else text
 
 
 def _published_line(adjusted: Adjustment, _pool: Pool) -> tuple[str, str]:
@@ -288,7 +209,21 @@ def _step_down_line(adjusted: Adjustment, pool: Pool) -> tuple[str, str]:
     return "step down", f"{adjusted.before} becomes {adjusted.after}, {pace}"
 
 
-_RULE_LINES = {"already_published": _published_line, "dwell": _dwell_line, "step_down": _step_down_line}
+def _minimum_line(adjusted: Adjustment, _pool: Pool) -> tuple[str, str]:
+    return "schedule", f"{adjusted.before} becomes {adjusted.after}, the minimum of {adjusted.name}"
+
+
+def _ceiling_line(adjusted: Adjustment, _pool: Pool) -> tuple[str, str]:
+    return "ceiling", f"{adjusted.before} becomes {adjusted.after}, the most that {adjusted.name} allows"
+
+
+_RULE_LINES = {
+    "scheduled_minimum": _minimum_line,
+    "ceiling": _ceiling_line,
+    "already_published": _published_line,
+    "dwell": _dwell_line,
+    "step_down": _step_down_line,
+}
 
 
 def _forecast(window: FloorWindow, *, version: int | None, issued_at: datetime | None, cutoff: datetime | None) -> str:

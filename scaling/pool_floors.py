@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
@@ -9,9 +10,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from floorcast.pool import Pool
-from floorcast.types import Rung
-from scaling.capacity import Buffered, Floats, Ints, Strings, add_margins, required_replicas
+from floorcast.pool import MOST_REPLICAS, Pool
+from floorcast.types import Rule, Rung
+from scaling.buffers import Buffer, apply_buffers, buffers_of
+from scaling.capacity import Floats, Ints, Strings, required_replicas
 from scaling.demand import DECIMALS, added, pool_demand
 from scaling.ladder import RUNGS, Figures, Grid, fallback_replicas
 from scaling.shape import descend, hold
@@ -24,14 +26,37 @@ _T = TypeVar("_T", bound=np.generic)
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What rules in local time say of each window.
+
+    `minimums` [windows] are replicas, 0 where no rule asks for one; `ceilings` [windows] are replicas, MOST_REPLICAS
+    where no rule sets one. `minimum_rules` and `ceiling_rules` name for each window the rule that set its number, ""
+    where none did.
+    """
+
+    minimums: Ints
+    ceilings: Ints
+    minimum_rules: Sequence[str]
+    ceiling_rules: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Move:
+    """A rule after the buffers: the replicas [windows] after it, and for each window the name of who set them."""
+
+    rule: Rule
+    after: Ints
+    names: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
 class PoolFloors:
     """All that made one pool's floors; arrays are [windows] unless said otherwise.
 
-    The later the field, the later it applies: `wanted` (after margins or fallback), `clamped`, `kept` (at least
-    what was published, from the second rung on), `held` (dwell), `floors`. `deciding` is the step, from the
-    grid's start, that the other arrays speak of; where `on_fallback`, it is the first step not known.
-    `class_quantile`, `class_median` and `class_label` are [classes, metrics, windows]; demand, median, share and peak
-    are [metrics, windows].
+    `deciding` is the step, from the grid's start, that the other arrays speak of; where `on_fallback`, it is the first
+    step not known. `class_quantile`, `class_median` and `class_label` are [classes, metrics, windows]; demand, median,
+    share and peak are [metrics, windows]. `buffered` are the replicas after each of the `buffers`, `wanted` those after
+    all of them or of the fallback, and `moves` the rules that apply after that, in order.
     """
 
     classes: tuple[str, ...]
@@ -45,14 +70,17 @@ class PoolFloors:
     deciding: Ints
     binding: Strings
     required: Floats
-    margins: Buffered
+    buffers: tuple[Buffer, ...]
+    buffered: tuple[Floats, ...]
     on_fallback: npt.NDArray[np.bool_]
     rung: npt.NDArray[np.int8]
     wanted: Ints
-    clamped: Ints
-    kept: Ints
-    held: Ints
-    floors: Ints
+    shortfall: Ints
+    moves: tuple[Move, ...]
+
+    @property
+    def floors(self) -> Ints:
+        return self.moves[-1].after
 
 
 def pool_floors(
@@ -66,6 +94,7 @@ def pool_floors(
     before: Ints,
     share: Floats,
     peak: Floats,
+    limits: Limits | None = None,
 ) -> PoolFloors:
     """The floors of a pool over `windows` steps from the start of the grid.
 
@@ -92,25 +121,19 @@ def pool_floors(
     rung = np.where(decisive, figures.rung[members, :, :steps][:, _DECISIVE[pool.role]], 0).max(axis=(0, 1))
 
     deciding = np.arange(windows) + _ahead(required, width).argmax(axis=1)
-    margins = add_margins(required[deciding], pool.margin)
+    buffers = buffers_of(pool.margin)
+    buffered = apply_buffers(required[deciding], buffers)
+    whole = buffered[-1].astype(np.int64)
     gap = _ahead(unknown & (np.arange(steps) < windows), width)
     fallback = fallback_replicas(pool)
-    on_fallback = gap.any(axis=1) & (fallback > margins.warm)
+    on_fallback = gap.any(axis=1) & (fallback > whole)
     deciding = np.where(on_fallback, np.arange(windows) + gap.argmax(axis=1), deciding)
     window_rung = np.where(gap.any(axis=1), np.int8(_FALLBACK), _ahead(rung, width).max(axis=1))
 
-    wanted = np.where(on_fallback, fallback, margins.warm)
-    clamped = np.clip(wanted, pool.bounds.min, pool.bounds.max)
-    before = np.minimum(before, pool.bounds.max)
+    wanted = np.where(on_fallback, fallback, whole)
     degraded = (window_rung > 0) | _ahead(unknown, width).any(axis=1)
-    kept = np.where(degraded, np.maximum(clamped, before[1:]), clamped)
-    held = hold(kept, published=before, dwell_steps=_steps(pool.shape.dwell, grid.step))
-    floors = descend(
-        held,
-        before=int(before[0]),
-        first_index=grid.first_index,
-        step_down=pool.shape.step_down,
-        every_steps=_steps(pool.shape.every, grid.step),
+    moves, shortfall = _moves(
+        pool, wanted, grid, before=before, degraded=degraded, limits=limits or _no_limits(windows)
     )
     return PoolFloors(
         classes=tuple(figures.classes[member] for member in members),
@@ -124,15 +147,53 @@ def pool_floors(
         deciding=deciding,
         binding=binding[deciding],
         required=np.where(on_fallback, fallback, required[deciding]),
-        margins=margins,
+        buffers=buffers,
+        buffered=buffered,
         on_fallback=on_fallback,
         rung=window_rung,
         wanted=wanted,
-        clamped=clamped,
-        kept=kept,
-        held=held,
-        floors=floors,
+        shortfall=shortfall,
+        moves=moves,
     )
+
+
+def _moves(
+    pool: Pool, wanted: Ints, grid: Grid, *, before: Ints, degraded: npt.NDArray[np.bool_], limits: Limits
+) -> tuple[tuple[Move, ...], Ints]:
+    """The rules after the buffers, in the order of `floorcast.types.RULES`, and the shortfall [windows].
+
+    `degraded` says which windows are not below what was published `before`. A ceiling comes last, so that neither
+    what was published nor a gentle descent lifts a floor over it.
+    """
+    bounds, shape = pool.bounds, pool.shape
+    before = np.minimum(before, bounds.max)
+    scheduled = np.maximum(wanted, limits.minimums)
+    raised = np.maximum(scheduled, bounds.min)
+    bounded = np.minimum(raised, bounds.max)
+    kept = np.where(degraded, np.maximum(bounded, before[1:]), bounded)
+    held = hold(kept, published=before, dwell_steps=_steps(shape.dwell, grid.step))
+    floors = descend(
+        held,
+        before=int(before[0]),
+        first_index=grid.first_index,
+        step_down=shape.step_down,
+        every_steps=_steps(shape.every, grid.step),
+    )
+    moves = (
+        Move("scheduled_minimum", scheduled, limits.minimum_rules),
+        Move("min_replicas", raised),
+        Move("max_replicas", bounded),
+        Move("already_published", kept),
+        Move("dwell", held),
+        Move("step_down", floors),
+        Move("ceiling", np.minimum(floors, limits.ceilings), limits.ceiling_rules),
+    )
+    return moves, np.maximum(raised - np.minimum(bounded, limits.ceilings), 0)
+
+
+def _no_limits(windows: int) -> Limits:
+    unnamed = [""] * windows
+    return Limits(np.zeros(windows, dtype=np.int64), np.full(windows, MOST_REPLICAS), unnamed, unnamed)
 
 
 def _ahead(steps: npt.NDArray[_T], width: int) -> npt.NDArray[_T]:

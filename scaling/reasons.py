@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from floorcast.pool import Pool
 from floorcast.types import Rung
 from scaling.pool_floors import PoolFloors
 
+_LIMITS = ("min_replicas", "max_replicas", "ceiling")
 _DECIMALS = 4
-"""Of the numbers that `scaling.explain.recompute` derives anew; demand is given as it was planned with."""
+"""Of the numbers that `scaling.recompute` derives anew; demand is given as it was planned with."""
 
 
 def reasons(made: PoolFloors, pool: Pool, *, times: list[str], lead_s: float, labels: tuple[str, ...]) -> list[str]:
@@ -26,6 +28,7 @@ def reasons(made: PoolFloors, pool: Pool, *, times: list[str], lead_s: float, la
     counts = np.stack(
         [binding != Metric.TOKENS_OUT.value, binding != Metric.TOKENS_IN.value] * ~made.on_fallback, dtype=np.float64
     )
+    adjustments = list(_adjustments(made))
     columns: dict[str, list[Any]] = {
         "binding": binding.tolist(),
         "needed_by": [times[step] for step in made.deciding.tolist()],
@@ -38,14 +41,11 @@ def reasons(made: PoolFloors, pool: Pool, *, times: list[str], lead_s: float, la
         "median_tokens_per_s": (made.median * counts).sum(axis=0).round(_DECIMALS).tolist(),
         "demand_tokens_per_s": (made.demand * counts).sum(axis=0).round(_DECIMALS).tolist(),
         "required_replicas": made.required.round(_DECIMALS).tolist(),
-        "buffers": list(_buffers(made, pool)),
-        "adjustments": list(_adjustments(made)),
+        "buffers": list(_buffers(made)),
+        "adjustments": adjustments,
         "classes": list(_classes(made, labels)),
-        "clamped": [
-            "min_replicas" if after > before else "max_replicas" if after < before else None
-            for before, after in zip(made.wanted.tolist(), made.clamped.tolist(), strict=True)
-        ],
-        "shortfall_replicas": np.maximum(made.wanted - made.clamped, 0).tolist(),
+        "clamped": [clamped_by(move["rule"] for move in moves) for moves in adjustments],
+        "shortfall_replicas": made.shortfall.tolist(),
     }
     constants = {"lead_s": lead_s, "quantile": pool.margin.quantile}
     return [
@@ -54,38 +54,30 @@ def reasons(made: PoolFloors, pool: Pool, *, times: list[str], lead_s: float, la
     ]
 
 
-def _buffers(made: PoolFloors, pool: Pool) -> Iterator[list[dict[str, Any]]]:
-    """The margins that apply: fallback replicas have none, and a margin of nothing is left out."""
-    margin, margins = pool.margin, made.margins
-    rows = zip(
-        made.on_fallback.tolist(),
-        margins.minimum.round(_DECIMALS).tolist(),
-        margins.rounded.tolist(),
-        margins.warm.tolist(),
-        strict=True,
-    )
-    for on_fallback, minimum, rounded, warm in rows:
-        if on_fallback:
-            yield []
-            continue
-        buffers = [{"name": "round_up", "value": 1, "replicas": rounded}]
-        if margin.minimum:
-            buffers.insert(0, {"name": "minimum_margin", "value": margin.minimum, "replicas": minimum})
-        if margin.warm:
-            buffers.append({"name": "warm", "value": margin.warm, "replicas": warm})
-        yield buffers
+def clamped_by(rules: Iterable[str]) -> str | None:
+    """The last limit among the rules that moved a floor."""
+    return next((rule for rule in reversed(list(rules)) if rule in _LIMITS), None)
+
+
+def _buffers(made: PoolFloors) -> Iterator[list[dict[str, Any]]]:
+    """The buffers that apply; fallback replicas have none."""
+    steps = zip(*(after.round(_DECIMALS).tolist() for after in made.buffered), strict=True)
+    for on_fallback, numbers in zip(made.on_fallback.tolist(), steps, strict=True):
+        yield [
+            {"name": buffer.name, "value": buffer.value, "replicas": after}
+            for buffer, after in zip(() if on_fallback else made.buffers, numbers, strict=not on_fallback)
+        ]
 
 
 def _adjustments(made: PoolFloors) -> Iterator[list[dict[str, Any]]]:
-    stages = (made.wanted, made.clamped, made.kept, made.held, made.floors)
-    for wanted, *numbers in zip(*(stage.tolist() for stage in stages), strict=True):
-        bound = "min_replicas" if numbers[0] > wanted else "max_replicas"
-        before, adjustments = wanted, []
-        for rule, after in zip((bound, "already_published", "dwell", "step_down"), numbers, strict=True):
-            if after != before:
-                adjustments.append({"rule": rule, "before": before, "after": after})
-            before = after
-        yield adjustments
+    """The rules that moved the number, with the number before and after."""
+    numbers = zip(*(move.after.tolist() for move in made.moves), strict=True)
+    for window, (wanted, after_each) in enumerate(zip(made.wanted.tolist(), numbers, strict=True)):
+        yield [
+            {"rule": move.rule, "before": before, "after": after} | ({"name": move.names[window]} if move.names else {})
+            for move, (before, after) in zip(made.moves, pairwise((wanted, *after_each)), strict=True)
+            if after != before
+        ]
 
 
 def _classes(made: PoolFloors, labels: tuple[str, ...]) -> Iterator[dict[str, dict[str, Any]]]:

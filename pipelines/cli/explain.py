@@ -39,7 +39,8 @@ def register(app: typer.Typer) -> None:
           floorcast explain chat-70b --at "2026-11-30 08:55"
         """
         from pipelines.stages.common import count
-        from scaling.explain import explain, recompute
+        from scaling.explain import explain
+        from scaling.recompute import recompute
 
         project = project_of(config, data)
         moment = now_or(now)

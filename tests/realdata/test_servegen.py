@@ -14,7 +14,7 @@ from forecasting.quality import outage_steps
 from pipelines.project import Project
 from pipelines.publishers.schedule import read_schedule
 from pipelines.stages.runner import CYCLE, run_stage
-from scaling.explain import recompute
+from scaling.recompute import recompute
 from store.connection import open_store
 from store.demand import read_demand
 from store.fits import read_scores

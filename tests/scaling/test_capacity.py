@@ -1,14 +1,11 @@
-"""Required replicas by hand, and the margins on top."""
+"""Required replicas by hand."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from floorcast.pool import Capacity, Margin
-from scaling.capacity import add_margins, required_replicas
+from floorcast.pool import Capacity
+from scaling.capacity import required_replicas
 
 H100_70B = {"prefill_tokens_per_s": 4800, "decode_tokens_per_s": 2600, "target_utilization": 0.75}
 
@@ -43,33 +40,3 @@ def test_arrays_keep_their_shape_and_decide_one_by_one():
     )
     assert got.tolist() == [[1.0, 1.0, 2.0]]
     assert term.tolist() == [["tokens_in", "tokens_out", "tokens_in"]]
-
-
-def test_margins_apply_in_order():
-    """10.92 replicas, 10 % more, up to whole ones, one warm: 12.02, 13, 14."""
-    after = add_margins(21_300 / 1_950, Margin(minimum=0.1, warm=1))
-    assert float(after.minimum) == pytest.approx(12.0154, abs=1e-4)
-    assert (int(after.rounded), int(after.warm)) == (13, 14)
-
-
-@pytest.mark.parametrize(("required", "whole"), [(3.0000000001, 3), (3.0001, 4), (1.1 * 10, 11), (0.0, 0), (1e-4, 1)])
-def test_float_noise_does_not_buy_a_replica_and_any_real_excess_does(required, whole):
-    assert int(add_margins(required, Margin(minimum=0)).rounded) == whole
-
-
-def test_absurd_demand_stays_a_large_number_of_replicas():
-    """Past the range of integers it must not wrap round to a negative floor."""
-    assert (add_margins(np.array([1e200, np.inf]), Margin()).warm > 1e14).all()
-
-
-@given(
-    required=st.floats(0, 1e6),
-    more=st.floats(0, 1e6),
-    minimum=st.floats(0, 5),
-    warm=st.integers(0, 50),
-)
-def test_margins_never_take_away_and_follow_demand(required, more, minimum, warm):
-    margin = Margin(minimum=minimum, warm=warm)
-    low, high = add_margins(required, margin).warm, add_margins(required + more, margin).warm
-    assert required - 1e-3 <= int(low) - warm
-    assert low <= high

@@ -9,8 +9,9 @@ import pytest
 from floorcast.columns import DEMAND, FORECASTS, empty
 from floorcast.errors import FloorcastError
 from floorcast.types import FloorWindow, Reason, Rung
-from scaling.explain import explain, recompute
+from scaling.explain import explain
 from scaling.floors import plan
+from scaling.recompute import recompute
 
 STEP = timedelta(minutes=5)
 POOL = {
@@ -170,7 +171,7 @@ def _adjusted(reason, **changes):
         (lambda r: r.model_copy(update={"binding": "tokens_in"}), "binding term"),
         (lambda r: r.model_copy(update={"demand_tokens_per_s": 5.0}), "binding demand"),
         (lambda r: r.model_copy(update={"required_replicas": 6.0}), "required replicas: the reason says 6"),
-        (lambda r: r.model_copy(update={"buffers": r.buffers[1:]}), "margins"),
+        (lambda r: r.model_copy(update={"buffers": r.buffers[1:]}), "buffers"),
         (
             lambda r: r.model_copy(
                 update={"buffers": (r.buffers[0].model_copy(update={"replicas": 7.0}), *r.buffers[1:])}
@@ -183,7 +184,7 @@ def _adjusted(reason, **changes):
         ),
         (lambda r: r.model_copy(update={"clamped": None}), "clamped by"),
         (lambda r: r.model_copy(update={"shortfall_replicas": 0}), "shortfall"),
-        (lambda r: r.model_copy(update={"adjustments": ()}), "adjustments"),
+        (lambda r: r.model_copy(update={"adjustments": ()}), "replicas after max_replicas"),
         (lambda r: r.model_copy(update={"adjustments": r.adjustments * 2}), "adjustments"),
         (lambda r: _adjusted(r, before=9), "replicas before max_replicas"),
         (lambda r: _adjusted(r, after=6), "replicas after max_replicas"),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from floorcast.columns import DEMAND, FLOORS, FORECASTS, POOL_SHARES, empty
 from floorcast.types import Reason
-from scaling.explain import recompute
 from scaling.floors import plan
+from scaling.recompute import recompute
 
 STEP, WEEK = timedelta(minutes=5), timedelta(days=7)
 WINDOWS = 12

@@ -1,0 +1,101 @@
+"""What is asked for beyond the required replicas: values in order, each of which applies and explains itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from floorcast.pool import Margin
+from floorcast.types import BufferName
+from scaling.capacity import Floats
+
+_ROUNDING = 1e-9
+_MOST_REPLICAS = 1e15
+
+
+@dataclass(frozen=True)
+class Buffer(ABC):
+    """One step from required replicas to a floor. `value` is in the unit that its subclass says."""
+
+    name: ClassVar[BufferName]
+    value: float
+
+    @abstractmethod
+    def apply(self, replicas: Floats) -> Floats:
+        """Replicas after it, from those before it, of any shape. More before is never less after."""
+
+    @abstractmethod
+    def text(self, before: float, after: float) -> str:
+        """The step in words, as `warm 1: 14`."""
+
+
+@dataclass(frozen=True)
+class MinimumMargin(Buffer):
+    """A share more."""
+
+    name = "minimum_margin"
+
+    def apply(self, replicas: Floats) -> Floats:
+        return replicas * (1 + self.value)
+
+    def text(self, before: float, after: float) -> str:
+        return f"minimum {self.value * 100:g} %: {after:.2f}"
+
+
+@dataclass(frozen=True)
+class RoundUp(Buffer):
+    """Up to whole replicas."""
+
+    name = "round_up"
+    value: float = 1
+
+    def apply(self, replicas: Floats) -> Floats:
+        return _whole(replicas)
+
+    def text(self, before: float, after: float) -> str:
+        return f"-> {after:g} replica{'' if after == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class Warm(Buffer):
+    """That many replicas more."""
+
+    name = "warm"
+
+    def apply(self, replicas: Floats) -> Floats:
+        return replicas + self.value
+
+    def text(self, before: float, after: float) -> str:
+        return f"warm {self.value:g}: {after:g}"
+
+
+def buffers_of(margin: Margin) -> tuple[Buffer, ...]:
+    """The buffers of a pool in the order they apply; one that would change nothing is left out."""
+    buffers: list[Buffer] = []
+    if margin.minimum:
+        buffers.append(MinimumMargin(margin.minimum))
+    buffers.append(RoundUp())
+    if margin.warm:
+        buffers.append(Warm(margin.warm))
+    return tuple(buffers)
+
+
+def apply_buffers(required: npt.ArrayLike, buffers: Sequence[Buffer]) -> tuple[Floats, ...]:
+    """Replicas after each buffer, in order, of the shape of `required`. Absurd demand stays a large number."""
+    replicas = np.minimum(np.asarray(required, dtype=np.float64), _MOST_REPLICAS)
+    after = []
+    for buffer in buffers:
+        replicas = buffer.apply(replicas)
+        after.append(replicas)
+    return tuple(after)
+
+
+def _whole(replicas: Floats) -> Floats:
+    """Up to whole numbers. Float noise does not buy a replica: a number within 1e-9 of a whole one, relative, is it."""
+    whole: Floats = np.maximum(np.ceil(replicas - _ROUNDING * np.maximum(replicas, 1)), 0)
+    return whole
