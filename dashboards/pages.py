@@ -36,7 +36,7 @@ class Chart:
     height: int
 
 
-def _chart(fig: go.Figure, *, title: str, caption: str = "", label: str) -> Chart:
+def chart(fig: go.Figure, *, title: str, caption: str = "", label: str) -> Chart:
     # Plotly writes `<`, `>` and `/` as \u escapes, which makes its JSON safe inside a script element.
     return Chart(title=title, caption=caption, label=label, spec=Markup(fig.to_json()), height=fig.layout.height)
 
@@ -46,7 +46,7 @@ def pool_chart(data: SiteData, pool: PoolView, floors: pl.DataFrame | None) -> C
     if floors is None:
         return None
     bounds, quantile = pool.spec.bounds, pool.spec.margin.quantile
-    return _chart(
+    return chart(
         floors_over_required(floors, bounds=bounds, quantile=quantile, now=data.now, step=data.config.step),
         title="Floor over required replicas",
         caption=(
@@ -68,7 +68,7 @@ def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFram
         accuracy = _by_horizon(own["accuracy"].filter(pl.col("metric") == metric))
         if own["demand"].height or own["forecasts"].height:
             charts.append(
-                _chart(
+                chart(
                     forecast_fan(
                         own["demand"],
                         own["forecasts"],
@@ -85,7 +85,7 @@ def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFram
             )
         if accuracy["wape"].is_not_null().any():
             charts.append(
-                _chart(
+                chart(
                     wape_figure(accuracy, by="horizon"),
                     title=f"{name}: error of past forecasts",
                     caption="By horizon, as published, against two simple forecasts. "
@@ -95,7 +95,7 @@ def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFram
             )
         if at_lead["pinball"].is_not_null().any():
             charts.append(
-                _chart(
+                chart(
                     backtest_figure(at_lead),
                     title=f"{name}: experts of the lead window",
                     caption="Loss at the floor's quantile over the lead window's greatest rate. "
@@ -146,14 +146,14 @@ def accuracy_context(data: SiteData, pages: Mapping[str, str]) -> dict[str, obje
             worst, total = _worst_first(rows), rows["workload_class"].n_unique()
             shown = "" if total <= CLASSES_IN_FIGURE else f" The {CLASSES_IN_FIGURE} largest errors of {total} classes."
             charts = [
-                _chart(
+                chart(
                     wape_figure(worst, by="workload_class"),
                     title=f"{name}: error, horizon {horizon}",
                     caption="Published forecasts against two simple ones. "
                     f"Faint: fewer than {FEW} forecasts judged.{shown}",
                     label=f"WAPE of {name.lower()} by class at horizon {horizon}; the table below has the numbers",
                 ),
-                _chart(
+                chart(
                     calibration_figure(worst, by="workload_class", nominal=nominal),
                     title=f"{name}: calibration, horizon {horizon}",
                     caption="Share of steps at or under the floor's quantile, minus that quantile. "
