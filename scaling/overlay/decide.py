@@ -52,6 +52,7 @@ class Decision(NamedTuple):
     """Without any signal for the dead-man interval: somebody must look."""
     floor: Floats
     ceiling: Floats
+    signals: Signals
 
 
 def decide(signals: Signals, state: State, settings: Settings, now_s: float) -> tuple[Decision, State]:
@@ -61,10 +62,9 @@ def decide(signals: Signals, state: State, settings: Settings, now_s: float) -> 
     alone. The decision is between floor and ceiling; where they cross, the ceiling holds.
     """
     floor, ceiling = _bounds(signals, state, settings)
-    first = np.isnan(state.desired)
     current, outside = _current(signals, state, floor)
     observed, state = observe(signals, state, settings, now_s)
-    known = unknown(observed, settings, signals)
+    known = unknown(signals, observed, settings)
 
     panicking, made, panic_until_s = _panic(signals, observed, state, settings, current, now_s)
     asked = _ask(made, known, settings, current)
@@ -73,7 +73,7 @@ def decide(signals: Signals, state: State, settings: Settings, now_s: float) -> 
     changed_at_s = np.where(outside, now_s, np.minimum(state.changed_at_s, now_s))
     out_at_s = np.minimum(state.out_at_s, now_s)
 
-    stable, window = _stabilize(asked, current, first, panicking, state, settings, now_s)
+    stable, window = _stabilize(asked, current, panicking, state, settings, now_s)
     ahead = np.where(signals.floor_ahead >= 0, signals.floor_ahead, floor)
     kept = np.where(stable < current, np.maximum(stable, np.minimum(ahead, current)), stable)
     cool = np.where(
@@ -88,13 +88,13 @@ def decide(signals: Signals, state: State, settings: Settings, now_s: float) -> 
     desired = np.minimum(floored, ceiling)
 
     reactive = np.minimum(paced, ceiling)
-    moves = np.stack([np.maximum(reactive - current, 0), np.maximum(current - desired, 0)])
+    moves = np.array([np.maximum(reactive - current, 0), np.maximum(current - desired, 0)])
     pace = put(state.pace_value, state.pace_slot, _pace_slot(moves, now_s), moves, combine=np.add)
     decision = Decision(
         desired=desired.astype(np.int64),
         release=np.maximum(current - desired, 0).astype(np.int64),
         current=current,
-        after=np.stack([asked, stable, kept, cooled, paced, safe, floored, desired]),
+        after=np.array([asked, stable, kept, cooled, paced, safe, floored, desired]),
         wishes=made,
         unknown=known,
         observed=observed,
@@ -102,6 +102,7 @@ def decide(signals: Signals, state: State, settings: Settings, now_s: float) -> 
         alert=dead,
         floor=floor,
         ceiling=ceiling,
+        signals=signals,
     )
     return decision, state._replace(
         desired=desired,
@@ -144,11 +145,10 @@ def _panic(
     signals: Signals, observed: Observed, state: State, settings: Settings, current: Floats, now_s: float
 ) -> tuple[Flags, Wishes, Floats]:
     """Whether a panic begins or lasts, with the wishes, and until when."""
-    lasts = state.panic_until_s > now_s
-    made = wishes(signals, observed, settings, current, lasts)
+    made = wishes(signals, observed, settings, current)
     ready = np.maximum(np.where(signals.ready >= 0, signals.ready, current), 1)
     begins = settings.enabled[Trigger.PANIC] & (made.panic >= settings.panic_threshold * ready)
-    panicking = lasts | begins
+    panicking = begins | (state.panic_until_s > now_s)
     made.up[Trigger.PANIC] = np.where(panicking, made.panic, -np.inf)
     made.down[Trigger.PANIC] = np.where(panicking, current, -np.inf)
     return panicking, made, np.where(begins, now_s + settings.panic_hold_s, state.panic_until_s)
@@ -164,12 +164,15 @@ def _ask(made: Wishes, known: Unknown, settings: Settings, current: Floats) -> F
 
 
 def _stabilize(
-    asked: Floats, current: Floats, first: Flags, panicking: Flags, state: State, settings: Settings, now_s: float
+    asked: Floats, current: Floats, panicking: Flags, state: State, settings: Settings, now_s: float
 ) -> tuple[Floats, tuple[Floats, Ints]]:
-    """As HPA: raise to the least, let go to the most that was asked for within the window."""
-    at = slot_of(now_s, np.stack([settings.out_window_s, settings.in_window_s]), SLOTS)
+    """As HPA: raise to the least, let go to the most that was asked for within the window. A window of which nothing is
+    known, at the start or after a pause, begins with what there is."""
+    at = slot_of(now_s, np.array([settings.out_window_s, settings.in_window_s]), SLOTS)
+    pause_s = np.maximum(settings.in_window_s, settings.dead_man_s)
+    blank = np.isnan(state.desired) | (now_s - state.fresh_at_s > pause_s)
     # Least and most in one array: the least is the most of the negative.
-    new = np.stack([-asked, np.where(first, np.maximum(asked, current), asked)])
+    new = np.array([-asked, np.where(blank, np.maximum(asked, current), asked)])
     values, slots = put(state.window_value, state.window_slot, at, new, combine=np.maximum)
     least, most = np.where(within(slots, at), values, -np.inf).max(axis=-2)
     raised = np.where(panicking, asked, np.maximum(-least, current))
@@ -178,7 +181,7 @@ def _stabilize(
 
 def _pace(wanted: Floats, current: Floats, state: State, settings: Settings, now_s: float) -> Floats:
     """No more replicas added, and let go, within a minute than allowed: a count, or a share of what was there."""
-    at = _pace_slot(np.stack([current, current]), now_s)
+    at = _pace_slot(np.array([current, current]), now_s)
     added, let_go = np.where(within(state.pace_slot, at), state.pace_value, 0).sum(axis=-2)
     most_out = np.maximum(settings.out_per_minute, _whole(settings.out_share_per_minute * (current - added)))
     most_in = np.maximum(settings.in_per_minute, _whole(settings.in_share_per_minute * (current + let_go)))

@@ -29,6 +29,7 @@ _USES: dict[Trigger, tuple[Kind, ...]] = {
     Trigger.LOOKAHEAD: (Kind.WAITING_TOKENS_IN, Kind.WAITING_TOKENS_OUT),
 }
 """Signals that a trigger uses where the pool has them."""
+_LATENCIES = [Kind.TTFT_P95_S, Kind.TTFT_P95_S_PER_1K_PROMPT, Kind.ITL_P95_S]
 _UTILIZATION_NEEDS = {"tokens": _RATES, "gpu": (Kind.GPU_UTILIZATION,), "kv_cache": (Kind.KV_CACHE_USAGE,)}
 _ON_UTILIZATION = [Trigger.UTILIZATION, Trigger.STEP, Trigger.THRESHOLD]
 
@@ -59,16 +60,22 @@ class Unknown(NamedTuple):
     """[lanes]: an enabled trigger measures load."""
     blind: Flags
     """[lanes]: no enabled trigger has any signal."""
+    lost: Flags
+    """[kinds, lanes]: signals that were there, are not fresh, and are missed."""
 
 
-def unknown(observed: Observed, settings: Settings, signals: Signals) -> Unknown:
+def unknown(signals: Signals, observed: Observed, settings: Settings) -> Unknown:
     """What each trigger lacks."""
     spare = np.zeros_like(observed.fresh)
     spare[[Kind.TOKENS_IN_PER_S, Kind.WAITING_TOKENS_IN]] = np.isinf(settings.capacity_in)
     spare[[Kind.TOKENS_OUT_PER_S, Kind.WAITING_TOKENS_OUT]] = np.isinf(settings.capacity_out)
+    # Where nothing is served there is no latency: a histogram's quantile is NaN then, and no reason to hold.
+    silent = (observed.fresh & (signals.live == 0)) | spare
+    spare[_LATENCIES] = silent[Kind.TOKENS_IN_PER_S] & silent[Kind.TOKENS_OUT_PER_S]
     fresh, not_fresh, never = observed.fresh & ~spare, ~(observed.fresh | spare), ~(observed.seen | spare)
-    lacks, absent, informed = (_of_triggers(flags, settings) for flags in (not_fresh, never, fresh))
-    missing = lacks | _any(_USE, not_fresh & ~never)
+    lacks, absent, informed = _of_triggers(np.array([not_fresh, never, fresh]), settings)
+    lost = not_fresh & ~never
+    missing = lacks | _any(_USE, lost)
     planned = signals.scheduled >= 0
     missing[Trigger.SCHEDULED], informed[Trigger.SCHEDULED] = ~planned, planned
     missing &= ~absent
@@ -78,17 +85,21 @@ def unknown(observed: Observed, settings: Settings, signals: Signals) -> Unknown
         absent=absent,
         load_known=(knows & _LOAD).any(axis=0),
         blind=np.logical_not((settings.enabled & informed).any(axis=0)),
+        lost=lost,
     )
 
 
 def _of_triggers(flags: Flags, settings: Settings) -> Flags:
-    """[kinds, lanes] to [triggers, lanes]: whether any signal that a trigger needs has the flag."""
+    """[states, kinds, lanes] to [states, triggers, lanes]: whether any signal that a trigger needs is in the state."""
     found = _any(_NEED, flags)
-    chosen = settings.utilization.astype(np.int64)[None]
-    use = np.take_along_axis(_any(_NEED_OF_UTILIZATION, flags), chosen, axis=0)[0]
-    found[_ON_UTILIZATION] = use
-    parts = np.stack([use, flags[Kind.WAITING_REQUESTS], flags[Kind.TTFT_P95_S]])
-    found[Trigger.SCORE] = ((settings.score_weights > 0) & parts).any(axis=0)
+    use = _any(_NEED_OF_UTILIZATION, flags)
+    chosen = np.where(settings.utilization == UTILIZATIONS["tokens"], use[:, 0], use[:, 2])
+    chosen = np.where(settings.utilization == UTILIZATIONS["gpu"], use[:, 1], chosen)
+    found[:, _ON_UTILIZATION] = chosen[:, None]
+    weighs = settings.score_weights > 0
+    found[:, Trigger.SCORE] = (
+        (chosen & weighs[0]) | (flags[:, Kind.WAITING_REQUESTS] & weighs[1]) | (flags[:, Kind.TTFT_P95_S] & weighs[2])
+    )
     return found
 
 

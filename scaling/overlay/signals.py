@@ -21,9 +21,9 @@ class Kind(IntEnum):
     WAITING_REQUESTS = 2
     """Requests queued, all replicas and gateways together."""
     WAITING_TOKENS_IN = 3
-    """Their prompt tokens."""
+    """Their prompt tokens; where engines do not tell, requests times the mean prompt length."""
     WAITING_TOKENS_OUT = 4
-    """The tokens that they are expected to generate: requests times the mean length, where it is known."""
+    """The tokens that they are expected to generate: requests times the mean length of answers."""
     KV_CACHE_USAGE = 5
     """Share of the KV cache in use, 0 to 1, mean over the ready replicas."""
     TTFT_P95_S = 6

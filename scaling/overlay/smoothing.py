@@ -16,7 +16,7 @@ _LARGEST = 1e15
 _IDLE = 0.25
 """Share of the capacity below which replicas beside a queue are idle, whatever the engine's capacity really is."""
 _DRAINED = 0.99
-"""A queue has moved when it is down to this share of its least."""
+"""A queue has moved when it is under this share of what it was when it moved last."""
 
 
 class Observed(NamedTuple):
@@ -65,8 +65,8 @@ def _believe(
 ) -> tuple[Observed, State]:
     """Find queues that are stuck, and take them as empty.
 
-    A queue is stuck when, beside ready replicas, it has not changed at all for `stuck_after_s`, or has stayed at or
-    above its least while the token rate left three quarters of the replicas' capacity idle. A true backlog does
+    A queue is stuck when, beside ready replicas, it has not changed at all for `stuck_after_s`, or has not become
+    smaller while the token rate left three quarters of the replicas' capacity idle. A true backlog does
     neither: it drains, or the replicas are busy.
     """
     queue, fresh = signals.live[QUEUES], observed.fresh[QUEUES]
@@ -77,11 +77,11 @@ def _believe(
     )
     idle = known & (np.maximum(in_, out) < _IDLE * signals.ready)
     same = queue == state.queue
-    waits = (queue > 0) & (signals.ready > 0) & (same | (idle & (queue >= _DRAINED * state.queue_low)))
+    waits = (queue > 0) & (signals.ready > 0) & (same | (idle & (queue >= _DRAINED * state.queue_level)))
     moved_at_s = np.where(fresh & ~waits, now_s, np.minimum(state.queue_moved_at_s, now_s))
-    low = np.where(fresh, np.where(waits, np.fmin(state.queue_low, queue), queue), state.queue_low)
+    level = np.where(fresh & ~waits, queue, state.queue_level)
     stuck = fresh & waits & (now_s - moved_at_s >= settings.stuck_after_s)
     mean = observed.mean.copy()
     mean[QUEUES] = np.where(stuck, 0, mean[QUEUES])
-    state = state._replace(queue=np.where(fresh, queue, state.queue), queue_low=low, queue_moved_at_s=moved_at_s)
+    state = state._replace(queue=np.where(fresh, queue, state.queue), queue_level=level, queue_moved_at_s=moved_at_s)
     return observed._replace(mean=mean, stuck=stuck), state

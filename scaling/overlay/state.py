@@ -37,8 +37,8 @@ class State(NamedTuple):
     """When any signal was last fresh; the start before that."""
     queue: Floats
     """[3, lanes]: what waited last, of each kind."""
-    queue_low: Floats
-    """[3, lanes]: the least that waited since the queue last moved."""
+    queue_level: Floats
+    """[3, lanes]: what waited when the queue last moved."""
     queue_moved_at_s: Floats
     panic_until_s: Floats
     out_at_s: Floats
@@ -59,7 +59,7 @@ _LEADING = {
     "mean": (len(Kind) + len(RATES),),
     "seen_at_s": (len(Kind),),
     "queue": (3,),
-    "queue_low": (3,),
+    "queue_level": (3,),
     "queue_moved_at_s": (3,),
     "window_value": (2, SLOTS),
     "window_slot": (2, SLOTS),

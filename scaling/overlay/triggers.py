@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scaling.capacity import Floats
-from scaling.overlay.settings import UTILIZATIONS, Flags, Settings, Trigger
+from scaling.overlay.settings import UTILIZATIONS, Settings, Trigger
 from scaling.overlay.signals import Kind, Signals
 from scaling.overlay.smoothing import Observed
 
@@ -42,31 +42,39 @@ class _Loads(NamedTuple):
     panic: Floats
 
 
-def wishes(signals: Signals, observed: Observed, settings: Settings, current: Floats, panicking: Flags) -> Wishes:
+def wishes(signals: Signals, observed: Observed, settings: Settings, current: Floats) -> Wishes:
     """What each trigger makes of the means.
 
-    `current` [lanes] is what is asked for now, `panicking` [lanes] whether a panic lasts. What is not fresh counts as 0
-    here, which can only make `up` smaller; `down` is believed by no one while it is so.
+    `current` [lanes] is what is asked for now. What is not fresh counts as 0 here, which can only make `up` smaller;
+    `down` is believed by no one while it is so. A trigger that is on in no lane asks for nothing.
     """
     ready = np.where(signals.ready >= 0, signals.ready, current)
     loads = _loads(observed, settings, signals.growth)
     used = _utilization(loads, observed, settings, ready)
     shape = (len(Trigger), len(current))
     made = Wishes(
-        np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape), loads.panic / settings.target_utilization
+        value=np.full(shape, np.nan),
+        target=np.full(shape, np.nan),
+        up=np.full(shape, -np.inf),
+        down=np.full(shape, -np.inf),
+        panic=loads.panic / settings.target_utilization,
     )
+    on = settings.enabled.any(axis=1)
     _proportional(made, loads, used, observed, settings, ready, current)
-    _latencies(made, observed, settings, ready, current)
-    _score(made, used, observed, settings, ready, current)
-    _stepwise(made, used, settings, ready, current)
-    planned = signals.scheduled >= 0
-    made.value[Trigger.SCHEDULED] = made.target[Trigger.SCHEDULED] = signals.scheduled
-    made.up[Trigger.SCHEDULED] = np.where(planned, signals.scheduled, -np.inf)
-    made.down[Trigger.SCHEDULED] = np.where(planned, signals.scheduled, current)
-    made.value[Trigger.PANIC] = _per(made.panic, ready)
-    made.target[Trigger.PANIC] = settings.panic_threshold
-    made.up[Trigger.PANIC] = np.where(panicking, made.panic, -np.inf)
-    made.down[Trigger.PANIC] = np.where(panicking, current, -np.inf)
+    if on[_LATENCIES].any():
+        _latencies(made, observed, settings, ready, current)
+    if on[Trigger.SCORE]:
+        _score(made, used, observed, settings, ready, current)
+    if on[Trigger.STEP] or on[Trigger.THRESHOLD]:
+        _stepwise(made, used, settings, ready, current)
+    if on[Trigger.SCHEDULED]:
+        planned = signals.scheduled >= 0
+        made.value[Trigger.SCHEDULED] = made.target[Trigger.SCHEDULED] = signals.scheduled
+        made.up[Trigger.SCHEDULED] = np.where(planned, signals.scheduled, -np.inf)
+        made.down[Trigger.SCHEDULED] = np.where(planned, signals.scheduled, current)
+    if on[Trigger.PANIC]:
+        made.value[Trigger.PANIC] = _per(made.panic, ready)
+        made.target[Trigger.PANIC] = settings.panic_threshold
     return made
 
 
@@ -76,26 +84,10 @@ def _loads(observed: Observed, settings: Settings, growth: Floats) -> _Loads:
     mean, drain_s = observed.mean, settings.drain_backlog_s
     rate_in, rate_out = mean[Kind.TOKENS_IN_PER_S], mean[Kind.TOKENS_OUT_PER_S]
     waiting_in, waiting_out = mean[Kind.WAITING_TOKENS_IN], mean[Kind.WAITING_TOKENS_OUT]
-    # Where engines do not say what will be generated, as much per prompt token as now.
-    usual = waiting_in * np.divide(rate_out, rate_in, out=np.zeros_like(rate_in), where=rate_in > 0)
-    waiting_out = np.where(observed.seen[Kind.WAITING_TOKENS_OUT], waiting_out, usual)
     grown = np.where(growth > 0, growth, 1.0)
-    in_ = np.stack(
-        [
-            rate_in,
-            rate_in + waiting_in / drain_s,
-            rate_in * grown + waiting_in / drain_s,
-            mean[-2] + waiting_in / drain_s,
-        ]
-    )
-    out = np.stack(
-        [
-            rate_out,
-            rate_out + waiting_out / drain_s,
-            rate_out * grown + waiting_out / drain_s,
-            mean[-1] + waiting_out / drain_s,
-        ]
-    )
+    drain_in, drain_out = waiting_in / drain_s, waiting_out / drain_s
+    in_ = np.array([rate_in, rate_in + drain_in, rate_in * grown + drain_in, mean[-2] + drain_in])
+    out = np.array([rate_out, rate_out + drain_out, rate_out * grown + drain_out, mean[-1] + drain_out])
     in_, out = in_ / settings.capacity_in, out / settings.capacity_out
     return _Loads(*np.where(settings.combine_sum, in_ + out, np.maximum(in_, out)))
 
@@ -122,7 +114,7 @@ def _proportional(
     mean, aim = observed.mean, settings.target_utilization
     waiting, kv_cache, gpu = mean[Kind.WAITING_REQUESTS], mean[Kind.KV_CACHE_USAGE], mean[Kind.GPU_UTILIZATION]
     tokens = settings.utilization == UTILIZATIONS["tokens"]
-    made.value[_PROPORTIONAL] = np.stack(
+    made.value[_PROPORTIONAL] = np.array(
         [
             _per(loads.rate, ready),
             _per(loads.with_backlog, ready),
@@ -133,10 +125,10 @@ def _proportional(
             _per(loads.ahead, ready),
         ]
     )
-    made.target[_PROPORTIONAL] = np.stack(
+    made.target[_PROPORTIONAL] = np.array(
         [aim, aim, settings.waiting_target, settings.kv_cache_target, settings.gpu_target, aim, aim]
     )
-    total = np.stack(
+    total = np.array(
         [
             loads.rate,
             loads.with_backlog,
@@ -155,7 +147,7 @@ def _proportional(
 
 def _latencies(made: Wishes, observed: Observed, settings: Settings, ready: Floats, current: Floats) -> None:
     made.value[_LATENCIES] = observed.mean[Kind.TTFT_P95_S : Kind.ITL_P95_S + 1]
-    made.target[_LATENCIES] = np.stack([settings.ttft_target_s, settings.ttft_per_1k_target_s, settings.itl_target_s])
+    made.target[_LATENCIES] = np.array([settings.ttft_target_s, settings.ttft_per_1k_target_s, settings.itl_target_s])
     ratio = made.value[_LATENCIES] / made.target[_LATENCIES]
     made.up[_LATENCIES] = np.where(ratio > 1 + settings.out_tolerance, ready * np.minimum(ratio, _LATENCY_CAP), -np.inf)
     made.down[_LATENCIES] = np.where(ratio < 1 - settings.in_hysteresis, -np.inf, current)
@@ -164,7 +156,7 @@ def _latencies(made: Wishes, observed: Observed, settings: Settings, ready: Floa
 def _score(made: Wishes, used: Floats, observed: Observed, settings: Settings, ready: Floats, current: Floats) -> None:
     """w_1 utilization/target + w_2 queue/target + w_3 TTFT/target. Above the gap, as many replicas more as bring it
     back to its upper end; below it, as many fewer as bring it to its middle."""
-    ratios = np.stack(
+    ratios = np.array(
         [
             used / settings.target_utilization,
             _per(observed.mean[Kind.WAITING_REQUESTS], ready) / settings.score_queue,

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from floorcast.pool import Pool
+from scaling.overlay.decide import Decision, decide
 from scaling.overlay.settings import Settings, settings_of
+from scaling.overlay.signals import snapshot
+from scaling.overlay.state import begin
 
 
 def _pool(*, bounds: tuple[int, int] = (1, 100), role: str = "unified", **overlay: Any) -> Pool:
@@ -34,3 +37,17 @@ def pool() -> Callable[..., Pool]:
 def settings() -> Callable[..., Settings]:
     """Of one lane: a pool with these `overlay` keys."""
     return lambda **overlay: settings_of([_pool(**overlay)])
+
+
+@pytest.fixture
+def play() -> Callable[..., list[Decision]]:
+    """Decisions of one lane, tick by tick: `ticks` are (now_s, signals by name)."""
+    return _play
+
+
+def _play(lane: Settings, ticks: list[tuple[float, dict[str, Any]]], *, begun_s: float = 0.0) -> list[Decision]:
+    state, made = begin(1, begun_s), []
+    for now_s, values in ticks:
+        decision, state = decide(snapshot(1, **values), state, lane, now_s)
+        made.append(decision)
+    return made
