@@ -22,18 +22,19 @@ def growth(rates: npt.ArrayLike, *, at: npt.ArrayLike, step_s: float, ahead_s: f
     `rates` [steps] is a rate per step, or a load, NaN where not observed. For a position the result is a quantile of
     (maximum from a step to `ahead_s` after it) / (rate in the step), of the steps within `around` of the same time of
     day on the `days` before, and of those of the `recent` past, the two blended by `recent_weight` on a log scale; one
-    alone where the other has none, NaN where neither has any. Nothing after a position is looked at: steps count once
-    all of what followed them is past. `ahead_s` and `around` are together at most a day.
+    alone where the other has none, NaN where neither has any. Nothing after a position is looked at: a step counts
+    once all that its growth is taken from is past.
 
     Result [positions]. Days are 24 hours, so that for `around` after a clock change the time of day is an hour off.
     """
     values = np.asarray(rates, dtype=np.float64)
     positions: Ints = np.asarray(at, dtype=np.int64)
     ahead = math.ceil(ahead_s / step_s)
-    around = min(round(lookahead.around.total_seconds() / step_s), round(_DAY_S / step_s) - ahead)
+    around = round(lookahead.around.total_seconds() / step_s)
     recent = max(round(lookahead.recent.total_seconds() / step_s), 1)
     day = round(_DAY_S / step_s)
     daily = (-day * np.arange(1, lookahead.days + 1)[:, None] + np.arange(-around, around + 1)).ravel()
+    daily = daily[daily <= -ahead]
     lately = -ahead - np.arange(recent)
     grown = np.full(len(positions), np.nan)
     ratios = np.log(_ratios(values, ahead))
@@ -44,7 +45,8 @@ def growth(rates: npt.ArrayLike, *, at: npt.ArrayLike, step_s: float, ahead_s: f
         weight = lookahead.recent_weight
         both = (1 - weight) * by_day + weight * by_hour
         grown[some] = np.where(np.isnan(by_day), by_hour, np.where(np.isnan(by_hour), by_day, both))
-    return np.exp(grown)
+    factors: Floats = np.exp(grown)
+    return factors
 
 
 def forecast_growth(*, now: npt.ArrayLike, ahead: npt.ArrayLike) -> Floats:
@@ -55,7 +57,8 @@ def forecast_growth(*, now: npt.ArrayLike, ahead: npt.ArrayLike) -> Floats:
     """
     base, most = np.asarray(now, dtype=np.float64), np.asarray(ahead, dtype=np.float64).max(axis=-1)
     grown = np.divide(most, base, out=np.full(base.shape, np.nan), where=base > 0)
-    return np.maximum(grown, 1.0)
+    at_least_one: Floats = np.maximum(grown, 1.0)
+    return at_least_one
 
 
 def _ratios(values: Floats, ahead: int) -> Floats:
@@ -85,4 +88,5 @@ def _quantile(sample: Floats, level: float) -> Floats:
     ordered = np.sort(sample, axis=1)
     count = sample.shape[1] - np.isnan(sample).sum(axis=1)
     rank = np.maximum(np.ceil(level * count - 1e-9).astype(np.int64) - 1, 0)
-    return ordered[np.arange(len(sample)), rank]
+    found: Floats = ordered[np.arange(len(sample)), rank]
+    return found

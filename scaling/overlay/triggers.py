@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scaling.capacity import Floats
-from scaling.overlay.settings import UTILIZATIONS, Settings, Trigger
+from scaling.overlay.settings import UTILIZATIONS, Flags, Settings, Trigger
 from scaling.overlay.signals import Kind, Signals
 from scaling.overlay.smoothing import Observed
 
@@ -59,7 +59,7 @@ def wishes(signals: Signals, observed: Observed, settings: Settings, current: Fl
         down=np.full(shape, -np.inf),
         panic=loads.panic / settings.target_utilization,
     )
-    on = settings.enabled.any(axis=1)
+    on: Flags = np.logical_or.reduce(settings.enabled, axis=1)
     _proportional(made, loads, used, observed, settings, ready, current)
     if on[_LATENCIES].any():
         _latencies(made, observed, settings, ready, current)
