@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from floorcast.calendar import check_calendars
 from floorcast.event import Event, Holidays, Zone
 from floorcast.pool import Pool
 from floorcast.references import check_events, check_references, check_siblings
@@ -97,7 +98,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        for check in (_check_grid, _check_times, check_references, check_events, check_siblings):
+        for check in (_check_grid, _check_times, check_references, check_events, check_siblings, check_calendars):
             check(self)
         return self
 

@@ -156,7 +156,7 @@ class Event(Section):
             return
         first, last = self._on_the_clock(self.start), self._on_the_clock(self.end)
         if self.repeat == "weekly":
-            began = _instant(first, self.zone, last=False)
+            began = clock_instant(first, self.zone, last=False)
             for week in range(max((start - began) // WEEK - 1, 1), (end - began) // WEEK + 2):
                 yield self._window(first + week * WEEK, last + week * WEEK)
         elif self.repeat == "yearly":
@@ -169,7 +169,7 @@ class Event(Section):
         return moment if moment.tzinfo is None else moment.astimezone(ZoneInfo(self.zone)).replace(tzinfo=None)
 
     def _window(self, start: datetime, end: datetime) -> Window:
-        return Window(_instant(start, self.zone, last=False), _instant(end, self.zone, last=True))
+        return Window(clock_instant(start, self.zone, last=False), clock_instant(end, self.zone, last=True))
 
 
 class Holidays(Section):
@@ -246,10 +246,12 @@ def _calendar(country: str, subdivision: str | None, year: int) -> _Calendar:
 def day_window(day: date, zone: str) -> Window:
     """A day in a zone, from midnight to midnight: 23 or 25 hours where clocks change."""
     midnight = datetime.combine(day, time())
-    return Window(_instant(midnight, zone, last=False), _instant(midnight + timedelta(days=1), zone, last=False))
+    return Window(
+        clock_instant(midnight, zone, last=False), clock_instant(midnight + timedelta(days=1), zone, last=False)
+    )
 
 
-def _instant(moment: datetime, zone: str, *, last: bool) -> datetime:
+def clock_instant(moment: datetime, zone: str, *, last: bool) -> datetime:
     """When clocks in `zone` show `moment`, in UTC; one that has an offset is an instant already.
 
     Of an hour that clocks show twice it is the first time, or the `last` (but the hour's beginning, which ends what

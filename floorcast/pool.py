@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from floorcast.calendar import CalendarEntry
 from floorcast.overlay import Overlay
 from floorcast.section import Fraction, Section
 from floorcast.units import Duration
@@ -118,6 +119,9 @@ class Pool(Section):
     bounds: Bounds = Field(description="replicas that no floor leaves")
     margin: Margin = Field(default=Margin(), description="what is asked for beyond the expected demand")
     shape: Shape = Field(default=Shape(), description="how fast a floor may come down")
+    calendar: tuple[CalendarEntry, ...] = Field(
+        default=(), description="minimums and ceilings by the clock: business hours, quiet hours, maintenance"
+    )
     slo: Slo = Field(default=Slo(), description="what the pool promises")
     overlay: Overlay = Field(default=Overlay(), description="the reactive policy on live signals, above the floors")
     target: Target = Field(default=Target(), description="the workload in Kubernetes that serves the pool")
