@@ -63,6 +63,7 @@ def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFram
     sections = {}
     for metric, name in METRIC_NAMES.items():
         charts = []
+        quantile = nominal_quantile(data, view.name, metric)
         scores = own["scores"].filter(pl.col("metric") == metric).sort("horizon", "pinball", nulls_last=True)
         at_lead = scores.filter(pl.col("horizon") == "lead")
         accuracy = _by_horizon(own["accuracy"].filter(pl.col("metric") == metric))
@@ -74,12 +75,12 @@ def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFram
                         own["forecasts"],
                         metric=metric,
                         step=data.config.step,
-                        quantile=view.quantile,
+                        quantile=quantile,
                     ),
                     title=f"{name}: observed and forecast",
                     caption="Tokens per second, mean of each step; times in UTC. "
                     "A gap is a step that was not observed. "
-                    f"The dashed line is the floor's quantile: {view.quantile:.0%} of steps should lie at or under it.",
+                    f"The dashed line is the floor's quantile: {quantile:.0%} of steps should lie at or under it.",
                     label=f"{name} per second of class {view.name}: observed, and forecast with its bands",
                 )
             )
@@ -138,11 +139,12 @@ def _drift_rows(view: ClassView, drift: pl.DataFrame) -> list[dict[str, object]]
 
 def accuracy_context(data: SiteData, pages: Mapping[str, str]) -> dict[str, object]:
     """`pages` is the page of each class."""
-    nominal = {name: nominal_quantile(data, name) for name in data.accuracy["workload_class"].unique()}
+    classes = data.accuracy["workload_class"].unique()
     groups = []
     for horizon in horizons(data.accuracy):
         for metric, name in METRIC_NAMES.items():
             rows = data.accuracy.filter((pl.col("horizon") == horizon) & (pl.col("metric") == metric))
+            nominal = {each: nominal_quantile(data, each, metric) for each in classes}
             worst, total = _worst_first(rows), rows["workload_class"].n_unique()
             shown = "" if total <= CLASSES_IN_FIGURE else f" The {CLASSES_IN_FIGURE} largest errors of {total} classes."
             charts = [
@@ -207,4 +209,7 @@ def _accuracy_rows(data: SiteData, accuracy: pl.DataFrame) -> list[dict[str, obj
     for baseline in ("last_value", "seasonal_naive"):
         theirs = accuracy.filter(pl.col("model") == baseline).select(*keys, pl.col("wape").alias(baseline))
         rows = rows.join(theirs, on=keys, how="left", maintain_order="left")
-    return [{**row, "nominal": nominal_quantile(data, row["workload_class"])} for row in rows.iter_rows(named=True)]
+    return [
+        {**row, "nominal": nominal_quantile(data, row["workload_class"], row["metric"])}
+        for row in rows.iter_rows(named=True)
+    ]

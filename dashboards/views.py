@@ -74,7 +74,7 @@ class PoolView:
 
 @dataclass(frozen=True)
 class ClassView:
-    """One workload class; `pool` and `kind` are None where the configuration does not know it.
+    """One workload class; `pools` is empty and `kind` None where the configuration does not know it.
 
     `observed_share` is of the steps from its first to its last in the demand shown; `fits` is by metric and horizon, a
     row of FITS each; `wape` by metric and model, at the nearest horizon, and `judged` by metric how many forecasts it
@@ -85,8 +85,7 @@ class ClassView:
     name: str
     page: str
     kind: str | None
-    pool: str | None
-    quantile: float
+    pools: tuple[str, ...]
     last_observed: datetime | None
     observed_share: float | None
     fits: dict[str, dict[str, dict[str, str]]]
@@ -198,8 +197,7 @@ def _class_view(
         name=name,
         page=page_name("class", name),
         kind=None if spec is None else spec.kind,
-        pool=None if spec is None else spec.pools[0],
-        quantile=nominal_quantile(data, name),
+        pools=() if spec is None else spec.pools,
         last_observed=observed[0],
         observed_share=observed[1],
         fits={
@@ -221,10 +219,11 @@ def _class_view(
     )
 
 
-def nominal_quantile(data: SiteData, workload_class: str) -> float:
-    """The floor's quantile of the pool that serves the class; the default where none does."""
-    spec = data.config.classes.get(workload_class)
-    return Margin().quantile if spec is None else data.config.pools[spec.pools[0]].margin.quantile
+def nominal_quantile(data: SiteData, workload_class: str, metric: str) -> float:
+    """The floor's quantile of the pool that is planned for a metric of the class; the default where none is."""
+    if workload_class not in data.config.classes:
+        return Margin().quantile
+    return data.config.pools[data.config.pool_of(workload_class, metric)].margin.quantile
 
 
 def horizons(accuracy: pl.DataFrame) -> Sequence[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import cached_property
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -12,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from floorcast.calendar import check_calendars
 from floorcast.event import Event, Holidays, Zone
 from floorcast.pool import Pool
-from floorcast.references import check_events, check_references, check_siblings
+from floorcast.references import check_events, check_references, check_roles, check_siblings
 from floorcast.section import Name, Section
 from floorcast.source import Source
 from floorcast.units import Duration, format_duration
@@ -98,7 +99,15 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        for check in (_check_grid, _check_times, check_references, check_events, check_siblings, check_calendars):
+        for check in (
+            check_references,
+            check_roles,
+            _check_grid,
+            _check_times,
+            check_events,
+            check_siblings,
+            check_calendars,
+        ):
             check(self)
         return self
 
@@ -114,10 +123,15 @@ class Config(Section):
     def publication_interval(self) -> timedelta:
         return self.publication.interval or self.step
 
-    def lead(self, pool: str) -> timedelta:
+    def own_lead(self, pool: str) -> timedelta:
         """Startup p90 + publication interval + apply delay of a pool."""
         startup = self.pools[pool].startup
         return startup.p90 + self.publication_interval + startup.apply_delay
+
+    def lead(self, pool: str) -> timedelta:
+        """How early replicas must be asked for: the longest lead of the pools that are planned together with this one,
+        since none of them is of use before the others."""
+        return max(self.own_lead(name) for name in self.together.get(pool, (pool,)))
 
     def lead_steps(self, pool: str) -> int:
         """Steps that overlap a floor's own step and the lead time after it: what a floor due now must cover."""
@@ -128,15 +142,27 @@ class Config(Section):
         return tuple(sorted(name for name, spec in self.classes.items() if pool in spec.pools))
 
     def planned_on(self) -> dict[str, list[str]]:
-        """By pool the classes that its floors are planned for: those that name it first."""
+        """By pool the classes that its floors are planned for: those that name it first of all that do its work."""
         planned: dict[str, list[str]] = {pool: [] for pool in self.pools}
-        for name, spec in self.classes.items():
-            planned[spec.pools[0]].append(name)
+        for name in self.classes:
+            for pool in {self.pool_of(name, "tokens_in"), self.pool_of(name, "tokens_out")}:
+                planned[pool].append(name)
         return planned
 
-    def pool_of(self, workload_class: str) -> Pool:
-        """The pool that serves a class."""
-        return self.pools[self.classes[workload_class].pools[0]]
+    def pool_of(self, workload_class: str, metric: str) -> str:
+        """The name of the pool whose floors are planned for a metric of a class: the first that does that work."""
+        return next(pool for pool in self.classes[workload_class].pools if metric in self.pools[pool].metrics)
+
+    @cached_property
+    def together(self) -> dict[str, tuple[str, ...]]:
+        """By prefill and decode pool all that are planned together with it, itself too, in name order: those that share
+        a class with it, and those that share one with them."""
+        groups: dict[str, set[str]] = {}
+        for spec in self.classes.values():
+            if any(self.pools[pool].role != "unified" for pool in spec.pools):
+                merged = set(spec.pools).union(*(groups.get(pool, ()) for pool in spec.pools))
+                groups |= dict.fromkeys(merged, merged)
+        return {pool: tuple(sorted(group)) for pool, group in groups.items()}
 
 
 def _check_grid(config: Config) -> None:

@@ -35,7 +35,6 @@ _REMEDIES = {
     "dict_type": "write a mapping of keys, as in the example of `floorcast init`",
     "tuple_type": "write a list, as in [a, b]",
     "too_short": "give at least one",
-    "too_long": "give only one; serving a class from several pools is not supported yet",
 }
 
 _UNSHOWN = {"missing", "value_error", "extra_forbidden", "model_type", "model_attributes_type", "dict_type"}

@@ -110,7 +110,9 @@ class Pool(Section):
 
     model: str | None = Field(default=None, description="the model served; for the reader, nothing depends on it")
     role: Literal["unified", "prefill", "decode"] = Field(
-        default="unified", description="prefill pools are planned on tokens in alone, decode pools on tokens out alone"
+        default="unified",
+        description="a prefill pool is planned on tokens in alone and a decode pool on tokens out alone, for the same "
+        "lead window; a class names one of each",
     )
     region: str | None = Field(default=None, description="shown on the pages")
     gpu: Gpu = Field(description="the hardware of one replica")
@@ -128,6 +130,11 @@ class Pool(Section):
     fallback_replicas: int | None = Field(
         default=None, ge=0, description="the floor where a class's demand is not known at all; bounds.max unless given"
     )
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Those of `floorcast.columns.Metric` that its floors are planned on."""
+        return {"prefill": ("tokens_in",), "decode": ("tokens_out",)}.get(self.role, ("tokens_in", "tokens_out"))
 
     @model_validator(mode="after")
     def _fallback_in_bounds(self) -> Self:

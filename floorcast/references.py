@@ -64,6 +64,32 @@ def check_references(config: Config) -> None:
             )
 
 
+def check_roles(config: Config) -> None:
+    """A class is served by one unified pool, or by one prefill and one decode pool."""
+    for name, spec in config.classes.items():
+        roles = {pool: config.pools[pool].role for pool in spec.pools}
+        of = [f"{role} pool {pool}" for pool, role in roles.items()]
+        missing = {"prefill": "decode", "decode": "prefill"}.get(config.pools[spec.pools[0]].role)
+        what, hint = "", ""
+        if len(roles) < len(spec.pools):
+            what, hint = f"names pool {next(p for p in roles if spec.pools.count(p) > 1)} twice", "name it once"
+        elif "unified" in roles.values() and len(set(roles.values())) > 1:
+            what, hint = f"names {' and '.join(of)}", "a unified pool does both alone; drop it, or the others"
+        elif len(set(roles.values())) < len(roles):
+            what, hint = f"names {' and '.join(of)}", "several pools for the same work are not supported yet; name one"
+        elif missing and len(roles) == 1:
+            what = (
+                f"names {of[0]} and no {missing} pool, so its tokens {'out' if missing == 'decode' else 'in'} have none"
+            )
+            hint = f"name a pool of `role: {missing}` beside it, or make it `role: unified`"
+        if what:
+            raise PydanticCustomError(
+                "roles_unmatched",
+                "class {name} {what}",
+                {"name": name, "what": what, "at": ("classes", name, "pools"), "hint": hint},
+            )
+
+
 def check_events(config: Config) -> None:
     """Events concern classes that exist."""
     for place, event in enumerate(config.events):

@@ -17,7 +17,10 @@ class WorkloadClass(Section):
     kind: Literal["chat", "summarization", "document_analysis", "code_generation", "batch", "agent", "other"] = Field(
         default="other", description="what the traffic is; shown on the pages"
     )
-    pools: tuple[str, ...] = Field(min_length=1, max_length=1, description="the pool that serves this class")
+    pools: tuple[str, ...] = Field(
+        min_length=1,
+        description="the pool that serves this class, or the prefill and the decode pool that do so together",
+    )
     priority: int = Field(
         default=100, ge=0, description="who comes first when GPUs are short; nothing depends on it until quotas exist"
     )

@@ -29,11 +29,11 @@ def evaluate(
     series: Mapping[tuple[str, Metric], Series],
     *,
     lead: Mapping[str, timedelta],
-    quantile: Mapping[str, float],
+    quantile: Mapping[tuple[str, Metric], float],
 ) -> pl.DataFrame:
     """Accuracy by class, metric and horizon band, as a frame of `floorcast.columns.ACCURACY`.
 
-    `forecasts` (FORECASTS) may hold many cutoffs; `lead` and `quantile` are each class's. Bands are `lead` (the
+    `forecasts` (FORECASTS) may hold many cutoffs; `lead` is each class's. Bands are `lead` (the
     greatest rate of the class's lead window, once a cutoff, since that is what a floor must cover; windows not
     observed whole are left out), `6h`, `24h` and `48h`, each step by step from where the band before ended. The two
     baselines are computed at the same cutoffs for the same steps from what was known then, so all three rows of a
@@ -43,7 +43,7 @@ def evaluate(
     for (name, metric), group in forecasts.group_by(["workload_class", "metric"], maintain_order=True):
         key = (str(name), Metric(str(metric)))
         if key in series:
-            rows += _judge(group, series[key], lead=lead[key[0]], quantile=quantile[key[0]])
+            rows += _judge(group, series[key], lead=lead[key[0]], quantile=quantile[key])
     return pl.DataFrame(rows, schema=dict(ACCURACY)).sort("workload_class", "metric", "horizon", "model")
 
 

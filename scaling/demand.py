@@ -36,18 +36,16 @@ def at_level(level: float) -> pl.Expr:
     )
 
 
-def class_demand(forecasts: pl.DataFrame, levels: Mapping[str, float]) -> pl.DataFrame:
-    """FORECASTS rows of the classes in `levels`, at each class's level, in tokens per second.
+def class_demand(forecasts: pl.DataFrame, levels: Mapping[tuple[str, str], float]) -> pl.DataFrame:
+    """FORECASTS rows of the classes and metrics in `levels`, at the level of each, in tokens per second.
 
     Columns workload_class, metric, cutoff, step_start, model, quantile, median. A row whose figures are null
     or not finite says nothing and is left out; the quantile is at least the median, and neither is negative.
     """
-    by_level: dict[float, list[str]] = {}
-    for name, level in levels.items():
-        by_level.setdefault(level, []).append(name)
-    wanted = forecasts.filter(pl.col("metric").is_in([metric.value for metric in METRICS]))
+    keys = ["workload_class", "metric"]
+    wanted = pl.DataFrame([(*key, level) for key, level in levels.items()], schema=[*keys, "level"], orient="row")
     frames = [
-        wanted.filter(pl.col("workload_class").is_in(names)).select(
+        forecasts.join(of_level, on=keys, how="semi").select(
             "workload_class",
             "metric",
             "cutoff",
@@ -57,7 +55,7 @@ def class_demand(forecasts: pl.DataFrame, levels: Mapping[str, float]) -> pl.Dat
             median=pl.max_horizontal(MEDIAN, 0.0),
             usable=at_level(level).is_finite() & pl.col(MEDIAN).is_finite(),
         )
-        for level, names in by_level.items()
+        for (level,), of_level in wanted.partition_by("level", as_dict=True).items()
     ]
     return pl.concat(frames).filter("usable").drop("usable")
 

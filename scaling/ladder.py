@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +82,7 @@ def gather(
     history: pl.DataFrame,
     fresh_for: timedelta,
 ) -> Figures:
-    """The best figure for every class, metric and step of the grid, at the quantile of the class's pool.
+    """The best figure for every class, metric and step of the grid, at the quantile of the pool planned for it.
 
     `forecasts` is a FORECASTS frame: the newest cutoff that covers a step counts, as `fresh` up to an age of
     `fresh_for`, after that with its spread above the median widened by 1 + age / 12 h. `history` is a DEMAND
@@ -89,7 +90,10 @@ def gather(
     same time of day over the last seven days. Raises LeakageError for a cutoff after `now`.
     """
     classes = tuple(sorted(config.classes))
-    levels = {name: config.pools[spec.pools[0]].margin.quantile for name, spec in config.classes.items()}
+    levels = {
+        (name, metric.value): config.pools[config.pool_of(name, metric)].margin.quantile
+        for name, metric in product(classes, METRICS)
+    }
     rows = _forecast_rows(class_demand(forecasts, levels), grid, now=now, fresh_for=fresh_for)
     labels = (MISSING, *(rule[0] for rule in _PAST_RULES), *rows["label"].unique().sort())
     shape = (len(classes), len(METRICS), grid.count)

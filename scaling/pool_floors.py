@@ -116,9 +116,11 @@ def pool_floors(
     required, binding = required_replicas(
         tokens_in_per_s=demand[0], tokens_out_per_s=demand[1], capacity=pool.capacity, role=pool.role
     )
-    decisive = known[:, _DECISIVE[pool.role]]
-    unknown: npt.NDArray[np.bool_] = np.logical_not(decisive.all(axis=(0, 1)))
-    rung = np.where(decisive, figures.rung[members, :, :steps][:, _DECISIVE[pool.role]], 0).max(axis=(0, 1))
+    unknown: npt.NDArray[np.bool_] = np.logical_not(known[:, _DECISIVE[pool.role]].all(axis=(0, 1)))
+    # A prefill and a decode pool share the worst rung of their classes, whichever of them is planned on the figure.
+    missing: npt.NDArray[np.bool_] = np.logical_not(known.all(axis=(0, 1)))
+    rung = np.where(known, figures.rung[members, :, :steps], 0).max(axis=(0, 1))
+    rung = np.where(missing & (np.arange(steps) < windows), np.int8(_FALLBACK), rung)
 
     deciding = np.arange(windows) + _ahead(required, width).argmax(axis=1)
     buffers = buffers_of(pool.margin)
@@ -128,10 +130,10 @@ def pool_floors(
     fallback = fallback_replicas(pool)
     on_fallback = gap.any(axis=1) & (fallback > whole)
     deciding = np.where(on_fallback, np.arange(windows) + gap.argmax(axis=1), deciding)
-    window_rung = np.where(gap.any(axis=1), np.int8(_FALLBACK), _ahead(rung, width).max(axis=1))
+    window_rung = _ahead(rung, width).max(axis=1)
 
     wanted = np.where(on_fallback, fallback, whole)
-    degraded = (window_rung > 0) | _ahead(unknown, width).any(axis=1)
+    degraded = (window_rung > 0) | _ahead(missing, width).any(axis=1)
     moves, shortfall = _moves(
         pool, wanted, grid, before=before, degraded=degraded, limits=limits or _no_limits(windows)
     )

@@ -8,6 +8,7 @@ import textwrap
 from datetime import datetime, timedelta
 from typing import Any
 
+from floorcast.columns import Metric
 from floorcast.source import PrometheusSource, SqlSource, TraceSource
 from floorcast.units import format_duration
 from pipelines.cli.output import say, say_table
@@ -139,8 +140,6 @@ def _examine_trace(source: TraceSource, project: Project, now: datetime) -> dict
 
 
 def say_examined(found: dict[str, Any], project: Project) -> None:
-    from scaling.ladder import fallback_replicas
-
     say(f"{found['config']}: valid, mode {found['mode']}")
     for pool, lead in found["pools"].items():
         say(f"  pool {pool}: lead time {lead}, serves {', '.join(project.config.classes_of(pool))}")
@@ -148,16 +147,25 @@ def say_examined(found: dict[str, Any], project: Project) -> None:
         {"prometheus": _say_live, "sql": _say_sql, "trace": _say_trace}[source["kind"]](source)
     for entry in (entry for source in found["sources"] for entry in source["classes"]):
         if entry.get("age_s") and entry["age_s"] > project.config.horizon.total_seconds():
-            fallback = fallback_replicas(project.config.pool_of(entry["class"]))
             _say_folded(
                 f"class {entry['class']}: the newest data are {format_duration(entry['age_s'])} old, too old to "
-                f"forecast from; floors will be those of past weeks, or fallback_replicas ({fallback})"
+                f"forecast from; floors will be those of past weeks, or {_fallback(project, entry['class'])}"
             )
     if not found["sources"]:
         say("\nno sources yet: add one under `sources`")
     for name in found["classes_without_demand"]:
-        fallback = fallback_replicas(project.config.pool_of(name))
-        _say_folded(f"class {name}: no demand in any source; its pool's floors will be fallback_replicas ({fallback})")
+        _say_folded(f"class {name}: no demand in any source; floors will be {_fallback(project, name)}")
+
+
+def _fallback(project: Project, workload_class: str) -> str:
+    """As `fallback_replicas (30)`, of each pool where there are several."""
+    from scaling.ladder import fallback_replicas
+
+    config = project.config
+    pools = dict.fromkeys(config.pool_of(workload_class, metric) for metric in Metric)
+    of = {pool: fallback_replicas(config.pools[pool]) for pool in pools}
+    each = (f"{count} of {pool}" if len(of) > 1 else str(count) for pool, count in of.items())
+    return f"fallback_replicas ({', '.join(each)})"
 
 
 def _say_trace(source: dict[str, Any]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import product
 from statistics import median
 
+from floorcast.columns import Metric
 from forecasting.evaluation import PUBLISHED
 from forecasting.evaluation import evaluate as evaluate_forecasts
 from pipelines.project import Project
@@ -50,7 +52,7 @@ def evaluate(project: Project, now: datetime) -> EvaluateResult:
         evaluate_forecasts,
         series=series,
         lead={name: config.lead_steps(spec.pools[0]) * config.step for name, spec in config.classes.items()},
-        quantile={name: config.pool_of(name).margin.quantile for name in config.classes},
+        quantile={key: config.pools[config.pool_of(*key)].margin.quantile for key in product(config.classes, Metric)},
     )
     accuracy = judge(forecasts)
     on_changed = judge(forecasts.join(marked, on=["workload_class", "metric", "cutoff"], how="semi"))

@@ -124,7 +124,7 @@ def _stale(
 def target_of(project: Project, one: Series, as_of: datetime) -> Target:
     """What a series' forecasts are for."""
     config = project.config
-    pool = config.classes[one.workload_class].pools[0]
+    pool = config.pool_of(one.workload_class, one.metric)
     return Target(
         quantile=config.pools[pool].margin.quantile,
         lead_steps=config.lead_steps(pool),

@@ -121,7 +121,7 @@ def _pool_shares(
     rows = []
     for (pool, names), metric in product(config.planned_on().items(), Metric):
         spec, keys = config.pools[pool], [(name, metric) for name in names]
-        if keys and all(key in done for key in keys):
+        if metric in spec.metrics and keys and all(key in done for key in keys):
             members = [(requests[key].series, done[key]) for key in keys]
             cutoff = max(requests[key].cutoff for key in keys)
             share, peak = kept_share(members, quantile=spec.margin.quantile), 1.0

@@ -13,6 +13,8 @@ from forecasting.series import Series
 START = datetime(2026, 11, 2, tzinfo=UTC)
 STEP = timedelta(hours=1)
 
+QUANTILE = {("chat", Metric.TOKENS_OUT): 0.95}
+
 
 def forecasts(cutoff: datetime, values: list[float]) -> pl.DataFrame:
     frame = pl.DataFrame(dict.fromkeys(QUANTILE_COLUMNS, values)).with_columns(
@@ -31,7 +33,7 @@ def test_the_lead_window_is_judged_on_its_greatest_rate_against_both_baselines()
     values = np.concatenate([np.arange(24.0), 100 + np.arange(24.0)])
     series = {("chat", Metric.TOKENS_OUT): Series("chat", Metric.TOKENS_OUT, START, STEP, values)}
     result = evaluate(
-        forecasts(START + timedelta(days=1), [110.0, 90.0]), series, lead={"chat": 2 * STEP}, quantile={"chat": 0.95}
+        forecasts(START + timedelta(days=1), [110.0, 90.0]), series, lead={"chat": 2 * STEP}, quantile=QUANTILE
     )
     assert dict(result.schema) == dict(ACCURACY)
     rows = {row["model"]: row for row in result.to_dicts()}
@@ -50,7 +52,7 @@ def test_after_the_lead_window_a_band_is_judged_step_by_step() -> None:
     values = np.concatenate([np.arange(24.0), 100 + np.arange(24.0)])
     series = {("chat", Metric.TOKENS_OUT): Series("chat", Metric.TOKENS_OUT, START, STEP, values)}
     result = evaluate(
-        forecasts(START + timedelta(days=1), [110.0] * 3), series, lead={"chat": STEP}, quantile={"chat": 0.95}
+        forecasts(START + timedelta(days=1), [110.0] * 3), series, lead={"chat": STEP}, quantile=QUANTILE
     ).filter(model="published", horizon="6h")
     assert result["wape"].to_list() == [pytest.approx((9 + 8) / 203)]
     assert result["steps"].to_list() == [2]
@@ -61,7 +63,7 @@ def test_a_lead_window_of_which_a_step_is_missing_is_not_judged() -> None:
     values = np.concatenate([np.full(24, 10.0), [10.0, np.nan, 10.0, 10.0]])
     series = {("chat", Metric.TOKENS_OUT): Series("chat", Metric.TOKENS_OUT, START, STEP, values)}
     both = pl.concat([forecasts(START + timedelta(hours=24 + late), [10.0, 10.0]) for late in (0, 2)])
-    result = evaluate(both, series, lead={"chat": 2 * STEP}, quantile={"chat": 0.95}).filter(model="published")
+    result = evaluate(both, series, lead={"chat": 2 * STEP}, quantile=QUANTILE).filter(model="published")
     assert result["steps"].to_list() == [1]
     assert result["first_step"].to_list() == [START + timedelta(hours=26)]
 
@@ -70,9 +72,7 @@ def test_a_horizon_past_a_day_takes_the_seasonal_naive_from_before_the_cutoff() 
     """Thirty hours ahead the same time yesterday was not yet known; two days back was."""
     values = np.concatenate([np.full(24, 10.0), np.full(24, 20.0), np.full(24, 30.0)])
     series = {("chat", Metric.TOKENS_OUT): Series("chat", Metric.TOKENS_OUT, START, STEP, values)}
-    result = evaluate(
-        forecasts(START + timedelta(days=1), [1.0] * 36), series, lead={"chat": STEP}, quantile={"chat": 0.95}
-    )
+    result = evaluate(forecasts(START + timedelta(days=1), [1.0] * 36), series, lead={"chat": STEP}, quantile=QUANTILE)
     far = result.filter(pl.col("model") == "seasonal_naive", pl.col("horizon") == "48h")
     assert far["wape"][0] == pytest.approx(20 / 30)
 
@@ -80,7 +80,5 @@ def test_a_horizon_past_a_day_takes_the_seasonal_naive_from_before_the_cutoff() 
 def test_steps_that_were_not_observed_are_not_judged() -> None:
     values = np.concatenate([np.full(24, 10.0), np.full(24, np.nan)])
     series = {("chat", Metric.TOKENS_OUT): Series("chat", Metric.TOKENS_OUT, START, STEP, values)}
-    result = evaluate(
-        forecasts(START + timedelta(days=1), [10.0] * 4), series, lead={"chat": STEP}, quantile={"chat": 0.95}
-    )
+    result = evaluate(forecasts(START + timedelta(days=1), [10.0] * 4), series, lead={"chat": STEP}, quantile=QUANTILE)
     assert result.is_empty()

@@ -17,8 +17,14 @@ NOW = datetime(2026, 11, 30, 8, 50, tzinfo=UTC)
 STEP = timedelta(minutes=5)
 
 
+PARTNERS = {"prefill": "decode", "decode": "prefill"}
+
+
 def _config(*, classes: dict[str, str] | None = None, pools: dict[str, Any] | None = None, **pool: Any) -> Config:
-    """One pool, `main`, of 10-tokens replicas and no margins unless `pool` says otherwise; horizon one hour."""
+    """One pool, `main`, of 10-tokens replicas and no margins unless `pool` says otherwise; horizon one hour.
+
+    A prefill or decode pool has a `partner` like it.
+    """
     spec = {
         "gpu": {"type": "H100"},
         "capacity": {"prefill_tokens_per_s": 10, "decode_tokens_per_s": 10, "target_utilization": 1},
@@ -27,11 +33,13 @@ def _config(*, classes: dict[str, str] | None = None, pools: dict[str, Any] | No
         "margin": {"quantile": 0.95, "minimum": 0},
         "shape": {"step_down": 100, "every": "5m", "dwell": "0s"},
     }
+    spec |= pool
+    partner = {"partner": spec | {"role": PARTNERS[pool["role"]]}} if pool.get("role", "unified") != "unified" else {}
     return Config.model_validate(
         {
             "horizon": "1h",
-            "pools": pools or {"main": spec | pool},
-            "classes": {name: {"pools": [at]} for name, at in (classes or {"chat": "main"}).items()},
+            "pools": pools or {"main": spec, **partner},
+            "classes": {name: {"pools": [at, *partner]} for name, at in (classes or {"chat": "main"}).items()},
         }
     )
 

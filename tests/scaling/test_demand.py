@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from floorcast.columns import QUANTILE_COLUMNS, QUANTILE_LEVELS
 from floorcast.errors import ForecastError
-from scaling.demand import at_level, class_demand, pool_demand
+from scaling.demand import METRICS, at_level, class_demand, pool_demand
 
 
 def _at(values, level):
@@ -45,7 +45,9 @@ def test_a_higher_level_is_never_a_lower_quantile(values, levels):
 
 def test_each_class_is_read_at_its_own_level(make_forecasts):
     frame = make_forecasts({"agent": [100.0], "chat": [100.0]}, spread=100)
-    got = class_demand(frame, {"agent": 0.5, "chat": 0.9}).sort("workload_class", "metric")
+    got = class_demand(
+        frame, {(name, metric): level for name, level in (("agent", 0.5), ("chat", 0.9)) for metric in METRICS}
+    ).sort("workload_class", "metric")
     assert got["quantile"].to_list() == pytest.approx([100, 100, 140, 140])
     assert got["median"].to_list() == [100] * 4
 
@@ -54,7 +56,7 @@ def test_a_row_without_a_usable_figure_says_nothing_and_a_negative_one_says_zero
     """Missing is not zero: null, NaN and infinity leave no row."""
     frame = make_forecasts({"chat": [1.0, 2.0, 3.0, 4.0]}, metrics=("tokens_in",))
     frame = frame.with_columns(q95=pl.Series([None, float("nan"), float("inf"), -5.0]), q50=pl.Series([1.0, 2, 3, -6]))
-    got = class_demand(frame, {"chat": 0.95})
+    got = class_demand(frame, {("chat", "tokens_in"): 0.95})
     assert got.select("quantile", "median").rows() == [(0.0, 0.0)]
 
 

@@ -149,11 +149,14 @@ def test_a_class_without_any_figure_raises_to_the_fallback_and_hides_no_other_cl
         assert got[2].classes["agent"].model_in == "missing"
 
 
-def test_one_metric_missing_counts_only_for_pools_planned_on_it(make_config, make_forecasts, now):
+def test_of_one_metric_missing_all_share_the_rung_but_only_pools_planned_on_it_get_the_fallback(
+    make_config, make_forecasts, now
+):
+    """50 tokens out per second are known and need 5 replicas; the fallback is bounds.max, 100."""
     forecasts = make_forecasts({"chat": [50.0] * STEPS}, metrics=("tokens_out",))
-    for role, rung in (("decode", "fresh"), ("prefill", "fallback_replicas"), ("unified", "fallback_replicas")):
+    for role, floor in (("decode", 5), ("prefill", 100), ("unified", 100)):
         made = plan(make_config(role=role), now=now, forecasts=forecasts, history=NO_HISTORY, published=None)
-        assert _first(made)[0] == rung
+        assert _first(made)[:2] == ("fallback_replicas", floor)
 
 
 def test_an_unknown_step_asks_for_the_fallback_a_lead_time_ahead(make_config, make_forecasts, now):
