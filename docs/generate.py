@@ -6,7 +6,7 @@ import ast
 import re
 import types
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
@@ -119,7 +119,9 @@ SCALARS = {
     float: "number",
     timedelta: "duration",
     datetime: "time",
+    date: "date",
 }
+READ_AS = {"_fraction": "fraction", "_time_of_day": "time of day"}
 
 
 def configuration() -> str:
@@ -169,8 +171,8 @@ def _words(annotation: Any, metadata: list[Any]) -> str:
         return {Literal: shown, tuple: f"list of {shown}", dict: "mapping"}[origin]
     if any(getattr(m, "pattern", None) for m in metadata):
         return "name"
-    fraction = any(getattr(getattr(m, "func", None), "__name__", "") == "_fraction" for m in metadata)
-    return "fraction" if fraction else SCALARS[annotation]
+    readers = (getattr(getattr(m, "func", None), "__name__", "") for m in metadata)
+    return next((READ_AS[reader] for reader in readers if reader in READ_AS), None) or SCALARS[annotation]
 
 
 def _below(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
@@ -191,6 +193,8 @@ def _default(field: FieldInfo) -> str:
         return "none"
     if isinstance(value, BaseModel):
         return "as below"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{each}`" for each in value)
     return f"`{format_duration(value) if isinstance(value, timedelta) else value}`"
 
 

@@ -122,4 +122,4 @@ def test_a_class_that_only_the_data_know_has_no_pool(site_data: SiteData) -> Non
     stray = site_data.demand.with_columns(pl.lit("gone").alias("workload_class"))
     views = class_views(dataclasses.replace(site_data, demand=pl.concat([site_data.demand, stray])))
     gone = next(view for view in views if view.name == "gone")
-    assert (gone.kind, gone.pool, gone.fits) == (None, None, {})
+    assert (gone.kind, gone.pools, gone.fits) == (None, (), {})
