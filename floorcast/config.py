@@ -131,7 +131,11 @@ class Config(Section):
     def lead(self, pool: str) -> timedelta:
         """How early replicas must be asked for: the longest lead of the pools that are planned together with this one,
         since none of them is of use before the others."""
-        return max(self.own_lead(name) for name in self.together.get(pool, (pool,)))
+        return self.own_lead(self.lead_of(pool))
+
+    def lead_of(self, pool: str) -> str:
+        """The pool whose lead that is; this one unless another's is longer."""
+        return max((pool, *self.together.get(pool, ())), key=self.own_lead)
 
     def lead_steps(self, pool: str) -> int:
         """Steps that overlap a floor's own step and the lead time after it: what a floor due now must cover."""

@@ -72,6 +72,16 @@ class Reason(Frozen):
     )
     needed_by: AwareDatetime = Field(description="start of the deciding step, the most demanding of the lead window")
     lead_s: float = Field(ge=0, description="startup p90 + publication interval + apply delay")
+    lead_of: str | None = Field(
+        default=None,
+        exclude_if=lambda pool: pool is None,
+        description="the pool whose lead that is, where not this one",
+    )
+    partners: tuple[str, ...] = Field(
+        default=(),
+        exclude_if=lambda pools: not pools,
+        description="the pools planned together with this one, for the same lead, as neither serves without the others",
+    )
     quantile: float = Field(gt=0, lt=1)
     tokens_in_per_s: float = Field(ge=0, description="the pool's demand at the quantile in the deciding step")
     tokens_out_per_s: float = Field(ge=0)

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from floorcast.calendar import CalendarEntry
 from floorcast.event import Window
 from floorcast.pool import MOST_REPLICAS
-from scaling.capacity import Ints, Strings
 from scaling.ladder import Grid
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Arrays are [windows]. `minimums` is 0 and `ceilings` MOST_REPLICAS where the calendar says nothing; the names are
-    of the entries that decided, empty where none did."""
-
-    minimums: Ints
-    minimum_names: Strings
-    ceilings: Ints
-    ceiling_names: Strings
+from scaling.pool_floors import Limits
 
 
 def limits(calendar: tuple[CalendarEntry, ...], grid: Grid, *, windows: int, width: int, zone: str) -> Limits:
@@ -56,9 +44,9 @@ def limits(calendar: tuple[CalendarEntry, ...], grid: Grid, *, windows: int, wid
     hours_names = np.where(most["hours"] < minimums, raised, hours_names)
     return Limits(
         minimums=minimums,
-        minimum_names=minimum_names,
         ceilings=np.where(works, most["maintenance"], hours),
-        ceiling_names=np.where(works, names[most_name["maintenance"]], hours_names),
+        minimum_rules=minimum_names.tolist(),
+        ceiling_rules=np.where(works, names[most_name["maintenance"]], hours_names).tolist(),
     )
 
 

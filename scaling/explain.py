@@ -44,6 +44,8 @@ def explain(
     local = "" if zone == "UTC" else f" ({window.start.astimezone(ZoneInfo(zone)):%H:%M} {zone})"
     title = f"{pool_name} at {window.start.astimezone(UTC):%Y-%m-%d %H:%M} UTC{local}: floor {window.min_replicas}"
     lines = _fallback_lines(window, pool) if reason.binding == _FALLBACK else _demand_lines(window, pool)
+    if reason.partners:
+        lines.append(("partners", f"{', '.join(reason.partners)}: planned together, for one lead and rung"))
     lines.append(("lead", _lead(reason, pool)))
     lines += _rule_lines(window, pool)
     lines.append(("forecast", _forecast(window, version=version, issued_at=issued_at, cutoff=cutoff)))
@@ -163,6 +165,9 @@ def _margins_text(reason: Reason, pool: Pool) -> str:
 
 def _lead(reason: Reason, pool: Pool) -> str:
     startup, lead = pool.startup, timedelta(seconds=reason.lead_s)
+    if reason.lead_of:
+        own = f"startup p90 {format_duration(startup.p90)}"
+        return f"{format_duration(lead)}, that of {reason.lead_of}, which starts slower; here {own}"
     publication = format_duration(lead - startup.p90 - startup.apply_delay)
     return (
         f"startup p90 {format_duration(startup.p90)} + publication {publication}"

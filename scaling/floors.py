@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,7 @@ from floorcast.columns import FLOORS, conform
 from floorcast.config import Config
 from floorcast.types import FloorSchedule, Rung
 from floorcast.units import floor_to_step, format_time
+from scaling.calendar import limits
 from scaling.capacity import Ints
 from scaling.demand import METRICS
 from scaling.ladder import RUNGS, Grid, gather
@@ -65,7 +67,6 @@ def plan(
     frames = []
     for name in sorted(config.pools):
         pool, width = config.pools[name], widths[name]
-        lead_s = config.lead(name).total_seconds()
         before = _published(published, name, grid, windows)
         made = pool_floors(
             pool,
@@ -77,6 +78,9 @@ def plan(
             before=before,
             share=np.array([kept.get((name, metric.value), (1.0, 1.0))[0] for metric in METRICS]),
             peak=np.array([kept.get((name, metric.value), (1.0, 1.0))[1] for metric in METRICS]),
+            limits=limits(pool.calendar, grid, windows=windows, width=width, zone=config.zone)
+            if pool.calendar
+            else None,
         )
         frames.append(
             pl.DataFrame(
@@ -87,12 +91,19 @@ def plan(
                     "min_replicas": made.floors,
                     "required_replicas": made.required,
                     "rung": [RUNGS[rung].value for rung in made.rung.tolist()],
-                    "reason": reasons(made, pool, times=times, lead_s=lead_s, labels=figures.labels),
+                    "reason": reasons(made, pool, times=times, lead=_lead(config, name), labels=figures.labels),
                 }
             )
         )
     floors = conform(pl.concat(frames), FLOORS)
     return Plan(floors, worst_rungs(config, floors, now=now))
+
+
+def _lead(config: Config, pool: str) -> dict[str, Any]:
+    """What the reasons of a pool say of its lead, and of the pools that share it."""
+    slowest, partners = config.lead_of(pool), [name for name in config.together.get(pool, ()) if name != pool]
+    said = {"lead_s": config.lead(pool).total_seconds()}
+    return said | ({"lead_of": slowest} if slowest != pool else {}) | ({"partners": partners} if partners else {})
 
 
 def _kept(config: Config, shares: pl.DataFrame, forecasts: pl.DataFrame) -> dict[tuple[str, str], tuple[float, float]]:

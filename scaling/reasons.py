@@ -19,10 +19,13 @@ _DECIMALS = 4
 """Of the numbers that `scaling.recompute` derives anew; demand is given as it was planned with."""
 
 
-def reasons(made: PoolFloors, pool: Pool, *, times: list[str], lead_s: float, labels: tuple[str, ...]) -> list[str]:
+def reasons(
+    made: PoolFloors, pool: Pool, *, times: list[str], lead: dict[str, Any], labels: tuple[str, ...]
+) -> list[str]:
     """One JSON object for each window of the pool.
 
-    `times` are the starts of the grid's steps, `labels` those that `made.class_label` counts in.
+    `times` are the starts of the grid's steps, `lead` what reasons say of the pool's lead, and `labels` those that
+    `made.class_label` counts in.
     """
     binding = np.where(made.on_fallback, Rung.FALLBACK.value, made.binding)
     counts = np.stack(
@@ -47,7 +50,7 @@ def reasons(made: PoolFloors, pool: Pool, *, times: list[str], lead_s: float, la
         "clamped": [clamped_by(move["rule"] for move in moves) for moves in adjustments],
         "shortfall_replicas": made.shortfall.tolist(),
     }
-    constants = {"lead_s": lead_s, "quantile": pool.margin.quantile}
+    constants = {**lead, "quantile": pool.margin.quantile}
     return [
         to_json({**dict(zip(columns, values, strict=True)), **constants}).decode()
         for values in zip(*columns.values(), strict=True)

@@ -12,9 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floorcast.calendar import DAYS, CalendarEntry
+from floorcast.columns import DEMAND, empty
 from floorcast.pool import MOST_REPLICAS
-from scaling.calendar import Limits, limits
+from floorcast.types import Reason
+from scaling.calendar import limits
+from scaling.floors import plan
 from scaling.ladder import Grid
+from scaling.pool_floors import Limits
+from scaling.recompute import recompute
 
 MINUTE, STEP, DAY = timedelta(minutes=1), timedelta(minutes=5), timedelta(days=1)
 YEAR, WINDOWS = datetime(2026, 1, 1, tzinfo=UTC), 365 * 288
@@ -97,8 +102,7 @@ def test_a_year_is_as_zoneinfo_says_window_by_window(zone: str, start: str, end:
     np.testing.assert_array_equal(made.minimums, np.where(minimum, 3, 0))
     np.testing.assert_array_equal(made.ceilings, np.where(ceiling, 7, MOST_REPLICAS))
     assert minimum.any()
-    assert set(made.minimum_names[minimum]) == {"hours"}
-    assert set(made.minimum_names[~minimum]) <= {""}
+    assert made.minimum_rules == ["hours" if there else "" for there in minimum]
 
 
 def test_the_year_has_both_changes_of_each_zone_that_has_them() -> None:
@@ -162,9 +166,9 @@ def test_overlaps_take_the_greatest_minimum_and_the_least_ceiling_and_name_the_f
         windows=6,
     )
     assert made.minimums.tolist() == [3, 5, 5, 5, 5, 0]
-    assert made.minimum_names.tolist() == ["night", "report", "report", "backup", "backup", ""]
+    assert made.minimum_rules == ["night", "report", "report", "backup", "backup", ""]
     assert made.ceilings.tolist() == [9, 9, 7, 7, 7, MOST_REPLICAS]
-    assert made.ceiling_names.tolist() == ["night", "night", "backup", "backup", "backup", ""]
+    assert made.ceiling_rules == ["night", "night", "backup", "backup", "backup", ""]
 
 
 def test_a_minimum_goes_before_the_ceiling_of_hours_and_maintenance_before_a_minimum() -> None:
@@ -174,7 +178,7 @@ def test_a_minimum_goes_before_the_ceiling_of_hours_and_maintenance_before_a_min
     made = limits_of(quiet, busy, works, start=YEAR, windows=4)
     assert made.minimums.tolist() == [0, 6, 6, 6]
     assert made.ceilings.tolist() == [4, 6, 1, 1]
-    assert made.ceiling_names.tolist() == ["quiet", "quiet, not below busy", "works", "works"]
+    assert made.ceiling_rules == ["quiet", "quiet, not below busy", "works", "works"]
 
 
 def test_dates_are_of_the_start_on_the_clock_of_the_zone() -> None:
@@ -189,7 +193,7 @@ def test_a_pool_without_a_calendar_has_no_limits() -> None:
     made = limits_of(start=YEAR, windows=3, width=2)
     assert made.minimums.tolist() == [0, 0, 0]
     assert made.ceilings.tolist() == [MOST_REPLICAS] * 3
-    assert made.minimum_names.tolist() == made.ceiling_names.tolist() == ["", "", ""]
+    assert made.minimum_rules == made.ceiling_rules == ["", "", ""]
 
 
 QUARTERS = st.integers(0, 95).map(lambda quarter: f"{quarter // 4:02}:{quarter % 4 * 15:02}")
@@ -213,3 +217,61 @@ def test_any_stretch_is_the_same_part_of_the_year(times: tuple[str, str], zone: 
     assert part.minimums.tolist() == expected
     kept = np.maximum(whole.ceilings[here], np.where(whole.ceilings[here] < MOST_REPLICAS, part.minimums, 0))
     assert part.ceilings.tolist() == kept.tolist()
+
+
+CALENDAR = [
+    {"name": "morning", "start": "09:15", "end": "09:30", "minimum": 6},
+    {"name": "quiet", "start": "09:00", "end": "09:25", "ceiling": 4},
+    {"name": "works", "kind": "maintenance", "start": "09:30", "end": "09:40", "ceiling": 1},
+]
+
+
+def _planned(config: Any, forecasts: Any, now: datetime, published: Any = None) -> tuple[list[int], list[Reason]]:
+    made = plan(config, now=now, forecasts=forecasts, history=empty(DEMAND), published=published)
+    reasons = [Reason.model_validate_json(reason) for reason in made.floors["reason"]]
+    floors = made.floors["min_replicas"].to_list()
+    assert [recompute(reason, config.pools["main"]) for reason in reasons] == floors
+    return floors, reasons
+
+
+def test_a_plan_follows_the_calendar_and_says_so(make_config: Any, make_forecasts: Any, now: datetime) -> None:
+    """50 tokens per second need 5 replicas, 1 at the least; the lead is 10 minutes, 2 steps.
+
+    From 08:50 on, by hand: 08:50 to 09:00 nothing holds: 5. 09:00: quiet allows 4, and nothing of the morning lies
+    within the lead until 09:05: 4, 1 short. 09:05 to 09:30 the morning asks for 6 and goes before quiet: 6. 09:30 and
+    09:35: works leaves 1, 4 short. From 09:40 on 5 again.
+    """
+    config = make_config(bounds={"min": 1, "max": 100}, calendar=CALENDAR)
+    floors, reasons = _planned(config, make_forecasts({"chat": [50.0] * 14}), now)
+    assert floors == [5, 5, 4, 6, 6, 6, 6, 6, 1, 1, 5, 5]
+    assert [reason.shortfall_replicas for reason in reasons] == [0, 0, 1, 0, 0, 0, 0, 0, 4, 4, 0, 0]
+    assert [reason.clamped for reason in reasons[:4]] == [None, None, "ceiling", None]
+    moved = [[(move.rule, move.name, move.before, move.after) for move in reason.adjustments] for reason in reasons]
+    assert moved[2] == [("ceiling", "quiet", 5, 4)]
+    assert moved[3] == [("scheduled_minimum", "morning", 5, 6)]
+    assert moved[8] == [("ceiling", "works", 5, 1)]
+
+
+def test_a_ceiling_of_hours_says_the_minimum_that_lifts_it(
+    make_config: Any, make_forecasts: Any, now: datetime
+) -> None:
+    """90 tokens per second need 9: quiet would leave 4, the morning's 6 lift that."""
+    config = make_config(bounds={"min": 1, "max": 100}, calendar=CALENDAR)
+    floors, reasons = _planned(config, make_forecasts({"chat": [90.0] * 14}), now)
+    assert floors[3] == 6
+    (move,) = reasons[3].adjustments
+    assert (move.name, move.before, move.after) == ("quiet, not below morning", 9, 6)
+    assert reasons[3].shortfall_replicas == 3
+
+
+def test_maintenance_goes_before_bounds_min_and_what_was_published(
+    make_config: Any, make_forecasts: Any, make_schedule: Any, now: datetime
+) -> None:
+    """Nor do dwell and a slow descent hold it up; after it the floor is at once what is needed."""
+    shape = {"step_down": 1, "every": "10m", "dwell": "30m"}
+    works = [{"name": "works", "kind": "maintenance", "start": "09:00", "end": "09:10", "ceiling": 0}]
+    config = make_config(bounds={"min": 2, "max": 100}, calendar=works, shape=shape)
+    published = make_schedule([8] * 13, start=now - STEP)
+    floors, reasons = _planned(config, make_forecasts({"chat": [80.0] * 14}), now, published)
+    assert floors == [8, 8, 0, 0, *[8] * 8]
+    assert reasons[2].shortfall_replicas == 8

@@ -47,7 +47,7 @@ def limited(make_config, make_forecasts, now):
             limits=Limits(np.array(minimums), np.array(ceilings), ["office"] * 12, ["upgrade"] * 12),
         )
         texts = reasons(
-            made, config.pools["main"], times=["2026-11-30T09:00:00Z"] * 14, lead_s=600, labels=figures.labels
+            made, config.pools["main"], times=["2026-11-30T09:00:00Z"] * 14, lead={"lead_s": 600}, labels=figures.labels
         )
         found = [Reason.model_validate_json(text) for text in texts]
         assert [recompute(reason, config.pools["main"]) for reason in found] == made.floors.tolist()
