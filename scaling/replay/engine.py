@@ -54,9 +54,7 @@ class Engine:
         )
         self._kv_per_work = [kv_per_work(queue) for queue in self.queues]
         self._crashes = _crashes(traffic, conditions, most=pool.bounds.max, seed=seed)
-        self._drain_s = np.minimum(
-            np.max([hold_s(stream, conditions) for stream in traffic.streams], axis=0), conditions.drain_timeout_s
-        )
+        self._drain_s = drain_s(traffic, conditions)
         shape = (traffic.steps, lanes)
         self.ready, self.starting, self.draining, self.desired = (np.zeros(shape, dtype=np.int64) for _ in range(4))
         self.crashed = np.zeros(lanes, dtype=np.int64)
@@ -142,6 +140,12 @@ def hold_s(stream: Stream, conditions: Conditions) -> Floats:
     each = stream.tokens_out / np.maximum(stream.requests, 1e-12)
     held: Floats = np.where(stream.requests > 0, each, 0.0) * conditions.seconds_per_token
     return carried(held, stream.requests > 0)
+
+
+def drain_s(traffic: Traffic, conditions: Conditions) -> Floats:
+    """[steps] how long a replica drains that begins to in a step: as long as its longest requests, or the timeout."""
+    longest: Floats = np.max([hold_s(stream, conditions) for stream in traffic.streams], axis=0)
+    return np.minimum(longest, conditions.drain_timeout_s)
 
 
 def kv_per_work(queue: Queue) -> Floats:

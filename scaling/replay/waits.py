@@ -12,6 +12,7 @@ from scaling.capacity import Floats, Ints
 from scaling.replay.queue import Queue
 
 _RESOLUTION_S = 0.01
+_INSTANT_S = 1e-4
 _NOISE = 1e-11
 """Relative, of sums of as many steps as a replay has."""
 
@@ -122,7 +123,9 @@ def _dropped(queue: Queue, lane: int, position: Floats) -> Floats:
 def _share_within(first_s: Floats, last_s: Floats, limit_s: float) -> Floats:
     """[steps] share of the tokens between the first and the last whose wait is at most the limit."""
     low, high = np.minimum(first_s, last_s), np.maximum(first_s, last_s)
+    limit_s += _INSTANT_S
     known = np.isfinite(high)
     spread = np.where(known, high, 0.0) - np.where(known, low, 0.0)
     share = np.clip((limit_s - low) / np.where(spread > 0, spread, 1.0), 0.0, 1.0)
-    return np.where(spread > 0, share, (low <= limit_s) & known)
+    # Of a step that the end cuts off, what was served waited like its first.
+    return np.where(spread > 0, share, low <= limit_s)
