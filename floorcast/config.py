@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from floorcast.calendar import check_calendars
 from floorcast.event import Event, Holidays, Zone
 from floorcast.pool import Pool
+from floorcast.quota import Quota, check_quotas
 from floorcast.references import check_events, check_references, check_roles, check_siblings
 from floorcast.section import Name, Section
 from floorcast.source import Source
@@ -94,6 +95,7 @@ class Config(Section):
     sources: tuple[Source, ...] = Field(default=(), description="where demand comes from, read in this order")
     pools: dict[Name, Pool] = Field(min_length=1, description="by name; each must serve a class")
     classes: dict[Name, WorkloadClass] = Field(min_length=1, description="by name; each names a pool")
+    quotas: tuple[Quota, ...] = Field(default=(), description="how many GPUs of a type there are")
     events: tuple[Event, ...] = Field(default=(), description="what is known to change demand, or once did")
     holidays: Holidays | None = Field(default=None, description="the public holidays of all classes")
 
@@ -107,6 +109,7 @@ class Config(Section):
             check_events,
             check_siblings,
             check_calendars,
+            check_quotas,
         ):
             check(self)
         return self

@@ -27,7 +27,7 @@ class Rung(StrEnum):
 
 BufferName = Literal["minimum_margin", "round_up", "warm"]
 Rule = Literal[
-    "scheduled_minimum", "min_replicas", "max_replicas", "already_published", "dwell", "step_down", "ceiling"
+    "scheduled_minimum", "min_replicas", "max_replicas", "already_published", "dwell", "step_down", "ceiling", "quota"
 ]
 """What may move a floor after the buffers."""
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -62,6 +62,23 @@ class ClassDemand(Frozen):
     median_out_per_s: float = Field(default=0, ge=0)
     model_in: str
     model_out: str
+
+
+class QuotaUse(Frozen):
+    """GPUs of a quota that the floors of all its pools take in the window."""
+
+    gpu: str
+    region: str | None = None
+    used: int = Field(ge=0)
+    gpus: int = Field(ge=1, description="what there are")
+
+
+class Admission(Frozen):
+    """What a class can still be served by a pool that is short: what a gateway may let through."""
+
+    share: float = Field(ge=0, le=1, description="of the class's demand at the quantile")
+    tokens_in_per_s: float = Field(ge=0)
+    tokens_out_per_s: float = Field(ge=0)
 
 
 class Reason(Frozen):
@@ -103,10 +120,20 @@ class Reason(Frozen):
     buffers: tuple[Buffer, ...] = ()
     adjustments: tuple[Adjustment, ...] = ()
     classes: dict[str, ClassDemand] = Field(default_factory=dict)
-    clamped: Literal["min_replicas", "max_replicas", "ceiling"] | None = Field(
+    clamped: Literal["min_replicas", "max_replicas", "ceiling", "quota"] | None = Field(
         default=None, description="the limit that moved the floor, the last of them where several did"
     )
-    shortfall_replicas: int = Field(default=0, ge=0, description="replicas wanted above max_replicas or a ceiling")
+    shortfall_replicas: int = Field(
+        default=0, ge=0, description="replicas wanted above max_replicas, a ceiling or what a quota leaves"
+    )
+    quotas: tuple[QuotaUse, ...] = Field(
+        default=(), exclude_if=lambda quotas: not quotas, description="those that the pool's GPUs count in"
+    )
+    admission: dict[str, Admission] = Field(
+        default_factory=dict,
+        exclude_if=lambda admission: not admission,
+        description="by class, where the pool is short",
+    )
 
 
 class FloorWindow(Frozen):

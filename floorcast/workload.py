@@ -22,7 +22,16 @@ class WorkloadClass(Section):
         description="the pool that serves this class, or the prefill and the decode pool that do so together",
     )
     priority: int = Field(
-        default=100, ge=0, description="who comes first when GPUs are short; nothing depends on it until quotas exist"
+        default=100,
+        ge=0,
+        description="the greater, the later it goes short where floors exceed a quota, a ceiling or `bounds.max`; "
+        "among equals, classes of kind batch go short first",
+    )
+    weight: float = Field(
+        default=1,
+        gt=0,
+        le=1000,
+        description="among classes of one priority: the share served keeps the proportion of the weights",
     )
     match: dict[str, str] = Field(
         default_factory=dict, description="labels of this class's series at the Prometheus sources"
@@ -45,3 +54,8 @@ class WorkloadClass(Section):
                 {"scale": self.scale, "at": ("scale",), "hint": "name that class with `like`, or delete `scale`"},
             )
         return self
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """The greater, the later the class goes short: by priority, and batch first among equals."""
+        return self.priority, self.kind != "batch"

@@ -48,6 +48,8 @@ def explain(
         lines.append(("partners", f"{', '.join(reason.partners)}: planned together, for one lead and rung"))
     lines.append(("lead", _lead(reason, pool)))
     lines += _rule_lines(window, pool)
+    if reason.admission:
+        lines.append(("admission", _admission(reason)))
     lines.append(("forecast", _forecast(window, version=version, issued_at=issued_at, cutoff=cutoff)))
     if rung is not None:
         lines.append(("rung", _RUNGS[rung]))
@@ -182,7 +184,7 @@ def _rule_lines(window: FloorWindow, pool: Pool) -> list[tuple[str, str]]:
     lines = []
     for rule in RULES:
         if rule == "max_replicas":
-            lines.append(("bounds", _bounds(number, moves, pool)))
+            lines.append(("bounds", f"{_bounds(number, moves, pool)}{_quotas(window.reason)}"))
         elif rule in moves and rule in _RULE_LINES:
             lines.append(_RULE_LINES[rule](moves[rule], pool))
         if rule in moves:
@@ -199,6 +201,24 @@ def _bounds(wanted: int, moves: dict[Rule, Adjustment], pool: Pool) -> str:
     text += f": {clamp.before} becomes {clamp.after}"
     short = max(clamp.before - clamp.after, 0)
     return f"{text}, {_replicas(short)} short" if short else text
+
+
+def _quotas(reason: Reason) -> str:
+    """As `;  quota H100: 64 of 96 GPUs`."""
+    labels = ((one, f" in {one.region}" if one.region else "") for one in reason.quotas)
+    return "".join(f";  quota {one.gpu}{where}: {one.used:,} of {one.gpus:,} GPUs" for one, where in labels)
+
+
+def _admission(reason: Reason) -> str:
+    """As `chat 100 %, batch 40 % (800/s in, 1,200/s out)`."""
+    return ", ".join(
+        f"{name} {100 * one.share:.0f} % ({_rate(one.tokens_in_per_s)} in, {_rate(one.tokens_out_per_s)} out)"
+        for name, one in reason.admission.items()
+    )
+
+
+def _quota_line(adjusted: Adjustment, _pool: Pool) -> tuple[str, str]:
+    return "quota", f"{adjusted.before} becomes {adjusted.after}, all that the quota leaves"
 
 
 def _published_line(adjusted: Adjustment, _pool: Pool) -> tuple[str, str]:
@@ -228,6 +248,7 @@ _RULE_LINES = {
     "already_published": _published_line,
     "dwell": _dwell_line,
     "step_down": _step_down_line,
+    "quota": _quota_line,
 }
 
 

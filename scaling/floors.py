@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,13 +11,16 @@ import polars as pl
 
 from floorcast.columns import FLOORS, conform
 from floorcast.config import Config
+from floorcast.pool import Pool
 from floorcast.types import FloorSchedule, Rung
 from floorcast.units import floor_to_step, format_time
+from scaling.admission import class_parts, class_rates
 from scaling.calendar import limits
 from scaling.capacity import Ints
 from scaling.demand import METRICS
 from scaling.ladder import RUNGS, Grid, gather
-from scaling.pool_floors import pool_floors
+from scaling.pool_floors import Move, PoolFloors, pool_floors
+from scaling.quotas import Claim, ration
 from scaling.reasons import reasons
 
 _FRESH_INTERVALS = 3
@@ -48,7 +51,7 @@ def plan(
 
     The floor of a window covers the most demanding of all steps that overlap the window or the lead time after
     it. Then, in order: minimum margin, whole replicas, warm replicas; bounds; what was published, from the second
-    rung on; dwell; step-down. The rung of a window is the worst among its classes and steps. A step inside the
+    rung on; dwell; step-down; quotas. The rung of a window is the worst among its classes and steps. A step inside the
     horizon at which some class has no figure asks for at least `fallback_replicas`; past the horizon it is left
     out. A forecast is fresh for three publication intervals, or three steps if those are longer.
 
@@ -64,11 +67,11 @@ def plan(
     position = {workload_class: place for place, workload_class in enumerate(figures.classes)}
     members = {pool: sorted(position[name] for name in names) for pool, names in config.planned_on().items()}
     kept = {} if shares is None else _kept(config, shares, forecasts)
-    frames = []
+    made, claims = {}, {}
     for name in sorted(config.pools):
         pool, width = config.pools[name], widths[name]
         before = _published(published, name, grid, windows)
-        made = pool_floors(
+        made[name] = pool_floors(
             pool,
             figures,
             members[name],
@@ -82,19 +85,31 @@ def plan(
             if pool.calendar
             else None,
         )
-        frames.append(
-            pl.DataFrame(
-                {
-                    "pool": [name] * windows,
-                    "window_start": starts,
-                    "window_end": starts + config.step,
-                    "min_replicas": made.floors,
-                    "required_replicas": made.required,
-                    "rung": [RUNGS[rung].value for rung in made.rung.tolist()],
-                    "reason": reasons(made, pool, times=times, lead=_lead(config, name), labels=figures.labels),
-                }
-            )
+        claims[name] = _claim(made[name], pool, before)
+    granted, uses = ration(config, claims)
+    made = {name: _cut(one, granted[name]) if name in granted else one for name, one in made.items()}
+    frames = [
+        pl.DataFrame(
+            {
+                "pool": [name] * windows,
+                "window_start": starts,
+                "window_end": starts + config.step,
+                "min_replicas": one.floors,
+                "required_replicas": one.required,
+                "rung": [RUNGS[rung].value for rung in one.rung.tolist()],
+                "reason": reasons(
+                    one,
+                    config.pools[name],
+                    times=times,
+                    lead=_lead(config, name),
+                    labels=figures.labels,
+                    uses=[use for use in uses if use.quota.covers(config.pools[name])],
+                    specs=[config.classes[member] for member in one.classes],
+                ),
+            }
         )
+        for name, one in made.items()
+    ]
     floors = conform(pl.concat(frames), FLOORS)
     return Plan(floors, worst_rungs(config, floors, now=now))
 
@@ -104,6 +119,27 @@ def _lead(config: Config, pool: str) -> dict[str, Any]:
     slowest, partners = config.lead_of(pool), [name for name in config.together.get(pool, ()) if name != pool]
     said = {"lead_s": config.lead(pool).total_seconds()}
     return said | ({"lead_of": slowest} if slowest != pool else {}) | ({"partners": partners} if partners else {})
+
+
+def _claim(made: PoolFloors, pool: Pool, before: Ints) -> Claim:
+    """What the pool asks of the quotas. What it wants only since its demand is not known, above what was published, it
+    takes from no other pool."""
+    least = np.full_like(made.floors, pool.bounds.min)
+    rates = class_rates(made.class_quantile, made.demand)
+    known = np.maximum(before[1:], least)
+    return Claim(
+        floors=made.floors,
+        least=least,
+        classes=made.classes,
+        parts=class_parts(rates, made.binding, pool.capacity),
+        guessed=np.where(made.on_fallback, np.maximum(made.floors - known, 0), 0),
+    )
+
+
+def _cut(made: PoolFloors, granted: Ints) -> PoolFloors:
+    """With the floors that quotas leave: the last rule of all."""
+    needed = next(move.after for move in made.moves if move.rule == "min_replicas")
+    return replace(made, moves=(*made.moves, Move("quota", granted)), shortfall=np.maximum(needed - granted, 0))
 
 
 def _kept(config: Config, shares: pl.DataFrame, forecasts: pl.DataFrame) -> dict[tuple[str, str], tuple[float, float]]:

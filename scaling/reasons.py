@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,20 +12,30 @@ from pydantic_core import to_json
 from floorcast.columns import Metric
 from floorcast.pool import Pool
 from floorcast.types import Rung
+from floorcast.workload import WorkloadClass
+from scaling.admission import admitted, class_rates
 from scaling.pool_floors import PoolFloors
+from scaling.quotas import Use
 
-_LIMITS = ("min_replicas", "max_replicas", "ceiling")
+_LIMITS = ("min_replicas", "max_replicas", "ceiling", "quota")
 _DECIMALS = 4
 """Of the numbers that `scaling.recompute` derives anew; demand is given as it was planned with."""
 
 
 def reasons(
-    made: PoolFloors, pool: Pool, *, times: list[str], lead: dict[str, Any], labels: tuple[str, ...]
+    made: PoolFloors,
+    pool: Pool,
+    *,
+    times: list[str],
+    lead: dict[str, Any],
+    labels: tuple[str, ...],
+    uses: Sequence[Use],
+    specs: Sequence[WorkloadClass],
 ) -> list[str]:
     """One JSON object for each window of the pool.
 
-    `times` are the starts of the grid's steps, `lead` what reasons say of the pool's lead, and `labels` those that
-    `made.class_label` counts in.
+    `times` are the starts of the grid's steps, `lead` what reasons say of the pool's lead, `labels` those that
+    `made.class_label` counts in, `uses` of the quotas that cover the pool, and `specs` the classes of `made.classes`.
     """
     binding = np.where(made.on_fallback, Rung.FALLBACK.value, made.binding)
     counts = np.stack(
@@ -49,6 +59,8 @@ def reasons(
         "classes": list(_classes(made, labels)),
         "clamped": [clamped_by(move["rule"] for move in moves) for moves in adjustments],
         "shortfall_replicas": made.shortfall.tolist(),
+        "quotas": list(_quotas(uses, len(binding))),
+        "admission": list(_admission(made, pool, specs)),
     }
     constants = {**lead, "quantile": pool.margin.quantile}
     return [
@@ -99,4 +111,27 @@ def _classes(made: PoolFloors, labels: tuple[str, ...]) -> Iterator[dict[str, di
                 "model_out": labels[model[1]],
             }
             for name, rate, median, model in zip(made.classes, window_rates, window_medians, window_models, strict=True)
+        }
+
+
+def _quotas(uses: Sequence[Use], windows: int) -> Iterator[list[dict[str, Any]]]:
+    about = [{"gpu": use.quota.gpu, "region": use.quota.region, "gpus": use.quota.gpus} for use in uses]
+    for used in np.array([use.gpus for use in uses]).reshape(-1, windows).T.tolist():
+        yield [{**one, "used": gpus} for one, gpus in zip(about, used, strict=True)]
+
+
+def _admission(made: PoolFloors, pool: Pool, specs: Sequence[WorkloadClass]) -> Iterator[dict[str, dict[str, Any]]]:
+    """By class where the pool is short. Fallback replicas rest on no demand of which a share could be served."""
+    short = (made.shortfall > 0) & ~made.on_fallback
+    rates = class_rates(made.class_quantile[:, :, short], made.demand[:, short])
+    shares, budgets = admitted(rates, made.floors[short], specs, capacity=pool.capacity, role=pool.role)
+    of_window = iter(zip(shares.T.round(_DECIMALS).tolist(), budgets.transpose(2, 0, 1).round(1).tolist(), strict=True))
+    for is_short in short.tolist():
+        if not is_short:
+            yield {}
+            continue
+        served, budget = next(of_window)
+        yield {
+            name: {"share": share, "tokens_in_per_s": rate_in, "tokens_out_per_s": rate_out}
+            for name, share, (rate_in, rate_out) in zip(made.classes, served, budget, strict=True)
         }

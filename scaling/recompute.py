@@ -22,7 +22,8 @@ def recompute(reason: Reason, pool: Pool) -> int:
 
     Every number in between is derived anew and compared. What past publications contribute (already published,
     dwell, step-down) and what the calendar does (scheduled minimum, ceiling) is not derivable from one window: it is
-    taken as given, if it moves the number the way it may. Raises FloorcastError at the first number that disagrees.
+    taken as given, if it moves the number the way it may. So is what a quota leaves, which depends on other pools, if
+    the quota has no room for another replica. Raises FloorcastError at the first number that disagrees.
     """
     _same("quantile", reason.quantile, pool.margin.quantile)
     figures = reason.classes.values()
@@ -77,8 +78,9 @@ def _adjusted(replicas: int, reason: Reason, pool: Pool) -> int:
         if rule == "max_replicas":
             wanted = replicas
         replicas = after
-    ceiling = given["ceiling"].after if "ceiling" in given else pool.bounds.max
-    _same("shortfall", reason.shortfall_replicas, max(wanted - min(pool.bounds.max, ceiling), 0))
+    if "quota" in given and not any(0 <= one.gpus - one.used < pool.gpu.per_replica for one in reason.quotas):
+        raise _disagreement("cut by a quota", "yes", "every quota has room for another replica")
+    _same("shortfall", reason.shortfall_replicas, max(wanted - replicas, 0))
     if reason.clamped != clamped_by(given):
         raise _disagreement("clamped by", str(reason.clamped), str(clamped_by(given)))
     return replicas
@@ -93,6 +95,8 @@ def _allowed(rule: Rule, before: int, pool: Pool) -> tuple[int, int]:
         return min(before, bounds.max), min(before, bounds.max)
     if rule == "ceiling":
         return 0, before
+    if rule == "quota":
+        return min(before, bounds.min), before
     return before, max(before, bounds.max)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
-from pipelines.cli.output import say, say_json
+from pipelines.cli.output import SHORT, say, say_json
 from pipelines.prefect_settings import prepare
 from pipelines.project import Project
 
@@ -30,12 +30,15 @@ def register(app: typer.Typer) -> None:
         """Run the whole line once: ingest, fit what is stale, forecast, plan, publish, evaluate, dashboard.
 
         A stage other than plan and publish may fail: floors are then made from what is stored, and the exit
-        code is 8.
+        code is 8. Where all went well but a floor is less than it should be, for its bounds, a ceiling or a quota,
+        the exit code is 9.
 
         \b
         Example:
           floorcast cycle --config floorcast.yaml --now 2026-11-30T08:50
         """
+        from pipelines.stages.plan import PlanResult
+
         project = project_of(config, data)
         done = run(project, now_or(now))
         if as_json:
@@ -45,6 +48,8 @@ def register(app: typer.Typer) -> None:
                 say(line)
         if done.failed:
             raise typer.Exit(STAGE_FAILED)
+        if any(isinstance(one.result, PlanResult) and one.result.shortfalls for one in done.runs):
+            raise typer.Exit(SHORT)
 
 
 def run(project: Project, now: datetime) -> CycleRun:

@@ -17,6 +17,9 @@ from floorcast.units import format_time
 
 _WIDEST = 10_000
 
+SHORT = 9
+"""Exit code of a plan that is done, but in which some floor is less than it should be."""
+
 
 def say(text: str = "") -> None:
     typer.echo(text)

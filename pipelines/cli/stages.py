@@ -18,7 +18,7 @@ from pipelines.cli.options import (
     project_of,
     time_of,
 )
-from pipelines.cli.output import say, say_json
+from pipelines.cli.output import SHORT, say, say_json
 from pipelines.project import Project
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ HELP = {
 
 
 def run_and_say(name: str, stage: Stage, project: Project, now: datetime, *, as_json: bool) -> None:
+    from pipelines.stages.plan import PlanResult
     from pipelines.stages.runner import run_stage
 
     run = run_stage(name, stage, project, now)
@@ -42,6 +43,8 @@ def run_and_say(name: str, stage: Stage, project: Project, now: datetime, *, as_
         say_json({"stage": name, "seconds": round(run.seconds, 3), **run.result.model_dump(mode="json")})
     else:
         say(f"{name}: {run.result.summary} ({run.seconds:.1f} s)")
+    if isinstance(run.result, PlanResult) and run.result.shortfalls:
+        raise typer.Exit(SHORT)
 
 
 FromOption = Annotated[

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 
 import polars as pl
+from pydantic import AwareDatetime
 
 from floorcast.errors import PublishError
-from floorcast.types import FloorSchedule
+from floorcast.types import Admission, FloorSchedule, Frozen, Reason
 from pipelines.project import Project
 from pipelines.publishers.schedule import LATEST, read_schedule
 from pipelines.stages.common import StageResult, count, read_series, run_id
@@ -20,19 +22,42 @@ from store.pool_shares import read_pool_shares
 from store.publications import PublicationRecord, latest_publication
 
 
+class Shortfall(Frozen):
+    """A span of steps in which a pool's floor is less than it should be: by at most `replicas`, for the `rules` that
+    lowered it. `admission` is what each class can still be served in the step that serves it least."""
+
+    pool: str
+    start: AwareDatetime
+    end: AwareDatetime
+    replicas: int
+    rules: tuple[str, ...]
+    admission: dict[str, Admission]
+
+    @property
+    def text(self) -> str:
+        """`batch short by 3 (quota): nightly served 40 %`."""
+        served = ", ".join(f"{name} served {one.share:.0%}" for name, one in self.admission.items() if one.share < 1)
+        rules = ", ".join(rule.replace("_", " ") for rule in self.rules)
+        return f"{self.pool} short by {self.replicas} ({rules})" + (f": {served}" if served else "")
+
+
 class PlanResult(StageResult):
-    """`rungs` says for each pool where the demand of the floors due now came from; `short` holds the most
-    replicas wanted above a pool's maximum, where any were."""
+    """`rungs` says for each pool where the demand of the floors due now came from; `shortfalls` are in order of pool
+    and time."""
 
     pools: int
     windows: int
     rungs: dict[str, str]
-    short: dict[str, int]
+    shortfalls: tuple[Shortfall, ...]
 
     @property
     def summary(self) -> str:
         fallen = [f"{pool} on {rung}" for pool, rung in self.rungs.items() if rung != "fresh"]
-        short = [f"{pool} short by {missing}" for pool, missing in self.short.items()]
+        worst: dict[str, Shortfall] = {}
+        for one in self.shortfalls:
+            if one.pool not in worst or one.replicas > worst[one.pool].replicas:
+                worst[one.pool] = one
+        short = [f"{one.text} from {one.start:%m-%d %H:%M} UTC" for one in worst.values()]
         notes = "".join(f"; {note}" for note in fallen + short)
         return f"{count(self.windows, 'window')} for {count(self.pools, 'pool')}{notes}"
 
@@ -55,14 +80,32 @@ def plan(project: Project, now: datetime) -> PlanResult:
     )
     with open_store(project.store_path) as store:
         write_floors(store, run_id("plan", as_of), made.floors)
-    wanted = made.floors.with_columns(short=pl.col("reason").str.json_path_match("$.shortfall_replicas").cast(pl.Int64))
-    short = wanted.group_by("pool").agg(pl.col("short").max()).filter(pl.col("short") > 0).sort("pool")
     return PlanResult(
         pools=made.floors["pool"].n_unique(),
         windows=made.floors.height,
         rungs={pool: rung.value for pool, rung in made.rungs.items()},
-        short=dict(short.iter_rows()),
+        shortfalls=tuple(shortfalls(made.floors)),
     )
+
+
+def shortfalls(floors: pl.DataFrame) -> Iterator[Shortfall]:
+    """The spans of a FLOORS frame in which a pool is short."""
+    missing = pl.col("reason").str.json_path_match("$.shortfall_replicas").cast(pl.Int64)
+    steps = floors.sort("pool", "window_start").with_columns(missing.alias("missing"))
+    spans = pl.struct("pool", pl.col("missing") > 0).rle_id()
+    for span in steps.with_columns(spans.alias("span")).filter(pl.col("missing") > 0).partition_by("span"):
+        reasons = [Reason.model_validate_json(text) for text in span["reason"]]
+        hardest = min(reasons, key=lambda reason: min((one.share for one in reason.admission.values()), default=1))
+        lowering = {move.rule: None for reason in reasons for move in reason.adjustments if move.after < move.before}
+        first, last, most = span.row(0, named=True), span.row(-1, named=True), span["missing"].to_list()
+        yield Shortfall(
+            pool=first["pool"],
+            start=first["window_start"],
+            end=last["window_end"],
+            replicas=max(most),
+            rules=tuple(lowering),
+            admission=hardest.admission,
+        )
 
 
 def _published(project: Project, recorded: PublicationRecord | None, as_of: datetime) -> FloorSchedule | None:

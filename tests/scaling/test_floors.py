@@ -179,6 +179,11 @@ def test_a_floor_worked_by_hand(make_config, make_forecasts, now):
         "peak_out": 1.0,
         "clamped": "max_replicas",
         "shortfall_replicas": 1,
+        # 9 replicas serve 17,550 tokens a second, all of the 15,900: both may have 1.1038 times what is forecast.
+        "admission": {
+            "agent": {"share": 1.0, "tokens_in_per_s": 6015.6, "tokens_out_per_s": 6015.6},
+            "chat": {"share": 1.0, "tokens_in_per_s": 11534.4, "tokens_out_per_s": 11534.4},
+        },
     }
     # From the fourth window on 2,900 / 1,950 = 1.49, 1.64, 2, and one warm.
     assert made.floors["min_replicas"].to_list() == [9, 9, 9] + [3] * 9

@@ -47,7 +47,13 @@ def limited(make_config, make_forecasts, now):
             limits=Limits(np.array(minimums), np.array(ceilings), ["office"] * 12, ["upgrade"] * 12),
         )
         texts = reasons(
-            made, config.pools["main"], times=["2026-11-30T09:00:00Z"] * 14, lead={"lead_s": 600}, labels=figures.labels
+            made,
+            config.pools["main"],
+            times=["2026-11-30T09:00:00Z"] * 14,
+            lead={"lead_s": 600},
+            labels=figures.labels,
+            uses=[],
+            specs=[config.classes["chat"]],
         )
         found = [Reason.model_validate_json(text) for text in texts]
         assert [recompute(reason, config.pools["main"]) for reason in found] == made.floors.tolist()
@@ -82,7 +88,7 @@ def test_the_text_names_the_rules_in_the_order_they_apply(limited, now):
     pool, floors, found = limited([8] * 12, [7] * 12)
     window = FloorWindow(start=now, end=now + STEP, min_replicas=floors[0], reason=found[0])
     lines = explain(window, pool_name="main", pool=pool).splitlines()
-    assert lines[-4:-1] == [
+    assert lines[-5:-2] == [
         "  schedule    5 becomes 8, the minimum of office",
         "  bounds      0 to 100, not binding",
         "  ceiling     8 becomes 7, the most that upgrade allows",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import polars as pl
 import pytest
@@ -172,8 +173,11 @@ def test_plan_covers_every_pool_and_step_of_the_horizon(published, live, now, du
 def test_plan_says_by_how_much_a_pool_falls_short(published, live, now, reconfigure):
     project = reconfigure(published, "bounds: {min: 1, max: 60}\n    fallback_replicas: 30", "bounds: {min: 1, max: 5}")
     done = live(project, now, "plan")["plan"].result
-    assert done.short["chat-70b"] > 0
-    assert f"chat-70b short by {done.short['chat-70b']}" in done.summary
+    spans = [one for one in done.shortfalls if one.pool == "chat-70b"]
+    assert all(one.rules == ("max_replicas",) and one.replicas > 0 for one in spans)
+    assert all(before.end < after.start for before, after in pairwise(spans))
+    most = max(one.replicas for one in spans)
+    assert f"chat-70b short by {most} (max replicas)" in done.summary
 
 
 def test_publishing_a_step_twice_leaves_one_version_and_the_same_bytes(published, live, now, dump):
