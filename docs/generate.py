@@ -193,9 +193,18 @@ def _default(field: FieldInfo) -> str:
         return "none"
     if isinstance(value, BaseModel):
         return "as below"
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and all(isinstance(each, str) for each in value):
         return ", ".join(f"`{each}`" for each in value)
-    return f"`{format_duration(value) if isinstance(value, timedelta) else value}`"
+    return f"`{_shown(value)}`"
+
+
+def _shown(value: Any) -> str:
+    """As it is written in the file."""
+    if isinstance(value, BaseModel):
+        return f"{{{', '.join(f'{key}: {_shown(inner)}' for key, inner in value)}}}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_shown, value))}]"
+    return format_duration(value) if isinstance(value, timedelta) else str(value)
 
 
 def cli() -> str:

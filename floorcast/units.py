@@ -35,17 +35,20 @@ def parse_duration(value: object) -> timedelta:
 
 
 def format_duration(value: timedelta | float) -> str:
-    """Write a duration the way it is read; a number is seconds.
+    """Write a duration the way it is read; a number is seconds. From ten seconds on they are whole.
 
     >>> format_duration(570)
     '9m30s'
+    >>> format_duration(1.5)
+    '1s500ms'
     """
-    left = round(value.total_seconds() if isinstance(value, timedelta) else value)
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    left = round(seconds) * 1000 if seconds >= 10 else round(seconds * 1000)
     if left == 0:
         return "0s"
     text = ""
-    for unit in ("d", "h", "m", "s"):
-        count, left = divmod(left, int(_SECONDS[unit]))
+    for unit in ("d", "h", "m", "s", "ms"):
+        count, left = divmod(left, round(_SECONDS[unit] * 1000))
         text += f"{count}{unit}" if count else ""
     return text
 

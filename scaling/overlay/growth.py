@@ -19,7 +19,8 @@ _CHUNK = 4_096
 def growth(rates: npt.ArrayLike, *, at: npt.ArrayLike, step_s: float, ahead_s: float, lookahead: Lookahead) -> Floats:
     """The growth that past days and the last hours let expect, for each position `at`.
 
-    `rates` [steps] is a rate per step, or a load, NaN where not observed. For a position the result is a quantile of
+    `rates` [steps] is a rate per step, or a load, NaN where not observed; as smooth as the live rate that the growth
+    multiplies, or noise passes for growth. For a position the result is a quantile of
     (maximum from a step to `ahead_s` after it) / (rate in the step), of the steps within `around` of the same time of
     day on the `days` before, and of those of the `recent` past, the two blended by `recent_weight` on a log scale; one
     alone where the other has none, NaN where neither has any. Nothing after a position is looked at: a step counts

@@ -11,9 +11,9 @@ from scaling.overlay.settings import UTILIZATIONS, Flags, Settings, Trigger
 from scaling.overlay.signals import Kind, Signals
 from scaling.overlay.smoothing import Observed
 
-_LATENCY_CAP = 2.0
-"""Latency does not measure how many replicas are missing: 13 % more load can make it ten times as long. Past its target
-it asks for at most this multiple of the ready ones."""
+_MOST_AT_ONCE = 2.0
+"""Latency and queues do not measure how many replicas are missing: 13 % more load can make a latency ten times as long.
+Past its target, latency or a score asks for at most this multiple of the ready replicas."""
 
 _PROPORTIONAL = slice(Trigger.TOKEN_RATE, Trigger.LOOKAHEAD + 1)
 _LATENCIES = slice(Trigger.TTFT, Trigger.ITL + 1)
@@ -149,13 +149,15 @@ def _latencies(made: Wishes, observed: Observed, settings: Settings, ready: Floa
     made.value[_LATENCIES] = observed.mean[Kind.TTFT_P95_S : Kind.ITL_P95_S + 1]
     made.target[_LATENCIES] = np.array([settings.ttft_target_s, settings.ttft_per_1k_target_s, settings.itl_target_s])
     ratio = made.value[_LATENCIES] / made.target[_LATENCIES]
-    made.up[_LATENCIES] = np.where(ratio > 1 + settings.out_tolerance, ready * np.minimum(ratio, _LATENCY_CAP), -np.inf)
+    made.up[_LATENCIES] = np.where(
+        ratio > 1 + settings.out_tolerance, ready * np.minimum(ratio, _MOST_AT_ONCE), -np.inf
+    )
     made.down[_LATENCIES] = np.where(ratio < 1 - settings.in_hysteresis, -np.inf, current)
 
 
 def _score(made: Wishes, used: Floats, observed: Observed, settings: Settings, ready: Floats, current: Floats) -> None:
     """w_1 utilization/target + w_2 queue/target + w_3 TTFT/target. Above the gap, as many replicas more as bring it
-    back to its upper end; below it, as many fewer as bring it to its middle."""
+    back to its upper end, or the first one; below it, as many fewer as bring it to its middle."""
     ratios = np.array(
         [
             used / settings.target_utilization,
@@ -166,8 +168,10 @@ def _score(made: Wishes, used: Floats, observed: Observed, settings: Settings, r
     score = np.where(settings.score_weights > 0, settings.score_weights * ratios, 0).sum(axis=0)
     middle = (settings.score_out + settings.score_in) / 2
     made.value[Trigger.SCORE], made.target[Trigger.SCORE] = score, settings.score_out
-    made.up[Trigger.SCORE] = np.where(score > settings.score_out, ready * score / settings.score_out, -np.inf)
-    made.down[Trigger.SCORE] = np.where(score < settings.score_in, ready * score / middle, current)
+    more = np.where(ready > 0, ready * np.minimum(score / settings.score_out, _MOST_AT_ONCE), 1)
+    made.up[Trigger.SCORE] = np.where(score > settings.score_out, more, -np.inf)
+    low = score < settings.score_in
+    made.down[Trigger.SCORE] = np.where(low, ready * np.where(low, score, 0) / middle, current)
 
 
 def _stepwise(made: Wishes, used: Floats, settings: Settings, ready: Floats, current: Floats) -> None:

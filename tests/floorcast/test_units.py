@@ -30,6 +30,13 @@ def test_a_duration_is_written_the_way_it_is_read(seconds: int) -> None:
     assert parse_duration(format_duration(seconds)) == timedelta(seconds=seconds)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.5, "500ms"), (9.25, "9s250ms"), (12.4, "12s"), (0, "0s"), (59.6, "1m")]
+)
+def test_below_ten_seconds_milliseconds_are_kept(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == format_duration(timedelta(seconds=seconds)) == text
+
+
 def test_a_time_without_a_zone_is_utc_and_one_with_a_zone_is_converted() -> None:
     assert parse_time("2026-11-30T08:55") == datetime(2026, 11, 30, 8, 55, tzinfo=UTC)
     assert parse_time("2026-11-30 09:55+01:00") == datetime(2026, 11, 30, 8, 55, tzinfo=UTC)
