@@ -27,8 +27,8 @@ class Gpu(Section):
 class Capacity(Section):
     """What one replica sustains within its SLO."""
 
-    prefill_tokens_per_s: float = Field(gt=0, description="tokens in that one replica sustains (C_in)")
-    decode_tokens_per_s: float = Field(gt=0, description="tokens out that one replica sustains (C_out)")
+    prefill_tokens_per_s: float = Field(gt=0, description="tokens in that one replica sustains (C_in); not needed of decode pools")
+    decode_tokens_per_s: float = Field(gt=0, description="tokens out that one replica sustains (C_out); not needed of prefill pools")
     target_utilization: Fraction = Field(default=0.75, gt=0, le=1, description="share of that to plan with (U)")
     combine: Literal["max", "sum"] = Field(
         default="max",
@@ -130,6 +130,19 @@ class Pool(Section):
     fallback_replicas: int | None = Field(
         default=None, ge=0, description="the floor where a class's demand is not known at all; bounds.max unless given"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _capacity_of_a_role(cls, pool: object) -> object:
+        """Of a prefill or decode pool the capacity for the other's work decides nothing, and may be left out."""
+        if not isinstance(pool, dict) or not isinstance(capacity := pool.get("capacity"), dict):
+            return pool
+        used, unused = "prefill_tokens_per_s", "decode_tokens_per_s"
+        if pool.get("role") == "decode":
+            used, unused = unused, used
+        if pool.get("role") not in {"prefill", "decode"} or used not in capacity or unused in capacity:
+            return pool
+        return {**pool, "capacity": {**capacity, unused: capacity[used]}}
 
     @property
     def metrics(self) -> tuple[str, ...]:

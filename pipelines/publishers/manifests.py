@@ -51,7 +51,7 @@ def scaled_object(
         "metadata": _metadata(name, pool, window, schedule),
         "spec": {
             "scaleTargetRef": _target(name, pool),
-            "minReplicaCount": _minimum(pool, window, lowest=pool.bounds.min),
+            "minReplicaCount": _minimum(pool, window, lowest=0),
             "maxReplicaCount": pool.bounds.max,
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(pool)}},
             "triggers": [
@@ -82,7 +82,7 @@ def horizontal_pod_autoscaler(name: str, pool: Pool, window: FloorWindow, schedu
         "metadata": _metadata(name, pool, window, schedule),
         "spec": {
             "scaleTargetRef": _target(name, pool),
-            "minReplicas": _minimum(pool, window, lowest=max(1, pool.bounds.min)),
+            "minReplicas": _minimum(pool, window, lowest=1),
             "maxReplicas": pool.bounds.max,
             "behavior": _behavior(pool),
             "metrics": [
@@ -183,7 +183,7 @@ def _header(name: str, pool: Pool, window: FloorWindow, schedule: FloorSchedule,
         f"Kubernetes knows no expiry: after {format_time(schedule.valid_until)} this floor sticks until the next one "
         "is applied.",
         *notes,
-        *(to_zero if pool.bounds.min == 0 else []),
+        *(to_zero if pool.bounds.min == 0 or window.min_replicas == 0 else []),
     ]
 
 
@@ -209,7 +209,9 @@ def _target(name: str, pool: Pool) -> dict[str, str]:
 
 def _minimum(pool: Pool, window: FloorWindow, *, lowest: int) -> int:
     # A target at 0 replicas switches its autoscaler off, and min above max makes replicas oscillate.
-    return min(max(window.min_replicas, lowest), pool.bounds.max)
+    # Maintenance alone publishes less than bounds.min, and means it.
+    least = 0 if window.reason.clamped == "ceiling" else pool.bounds.min
+    return min(max(window.min_replicas, least, lowest), pool.bounds.max)
 
 
 def _behavior(pool: Pool) -> dict[str, Any]:

@@ -112,3 +112,70 @@ def test_a_fault_names_its_line_key_and_remedy(old: str, new: str, said: str) ->
 def test_a_chain_of_siblings_is_no_cycle() -> None:
     text = GOOD.replace("events:", "  third: {pools: [shared], like: newchat}\nevents:")
     assert parse(text).classes["third"].like == "newchat"
+
+
+ROLES = """\
+pools:
+  prefill:
+    role: prefill
+    gpu: {type: H100}
+    capacity: {prefill_tokens_per_s: 9000}
+    startup: {p90: 4m}
+    bounds: {min: 2, max: 40}
+  decode:
+    role: decode
+    gpu: {type: H100}
+    capacity: {decode_tokens_per_s: 3000}
+    startup: {p90: 4m}
+    bounds: {min: 2, max: 40}
+  other-decode:
+    role: decode
+    gpu: {type: H100}
+    capacity: {decode_tokens_per_s: 3000}
+    startup: {p90: 4m}
+    bounds: {min: 2, max: 40}
+  unified:
+    gpu: {type: H100}
+    capacity: {prefill_tokens_per_s: 4800, decode_tokens_per_s: 2600}
+    startup: {p90: 4m}
+    bounds: {min: 2, max: 40}
+classes:
+  chat: {pools: POOLS}
+  others: {pools: [prefill, decode]}
+  rest: {pools: [other-decode, prefill]}
+  code: {pools: [unified]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("pools", "what", "remedy"),
+    [
+        (
+            "[prefill]",
+            "prefill pool prefill and no decode pool, so its tokens out have none",
+            "`role: decode` beside it",
+        ),
+        ("[decode]", "decode pool decode and no prefill pool, so its tokens in have none", "`role: prefill` beside it"),
+        ("[prefill, unified]", "prefill pool prefill and unified pool unified", "a unified pool does both alone"),
+        ("[prefill, decode, other-decode]", "and decode pool other-decode", "not supported yet; name one"),
+        ("[decode, decode]", "names pool decode twice", "name it once"),
+    ],
+)
+def test_pools_of_a_class_must_do_all_its_work_once(pools: str, what: str, remedy: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(ROLES.replace("POOLS", pools))
+    said = str(caught.value)
+    assert said.startswith("floorcast.yaml:26: classes.chat.pools: class chat names ")
+    assert what in said
+    assert remedy in said
+
+
+def test_the_capacity_that_a_role_never_uses_may_be_left_out() -> None:
+    config = parse(ROLES.replace("POOLS", "[prefill, decode]"))
+    assert config.pools["prefill"].capacity.prefill_tokens_per_s == 9000
+    assert config.pools["decode"].capacity.decode_tokens_per_s == 3000
+    for pool, lacking in (("prefill", "prefill"), ("unified", "decode")):
+        mine = ROLES.replace("POOLS", "[prefill, decode]").split(f"  {pool}:\n")
+        mine[1] = re.sub(rf"{lacking}_tokens_per_s: \d+", "target_utilization: 0.5", mine[1], count=1)
+        with pytest.raises(ConfigError, match=rf"pools\.{pool}\.capacity\.{lacking}_tokens_per_s: is missing"):
+            parse(f"  {pool}:\n".join(mine))

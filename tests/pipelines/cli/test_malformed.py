@@ -36,6 +36,13 @@ def swap(old, new):
     return change
 
 
+CHAT = "pools:\n  chat-70b:"
+
+
+def calendar(*entries):
+    return swap(CHAT, CHAT + "\n    calendar:" + "".join(f"\n      - {entry}" for entry in entries))
+
+
 def config(content):
     return lambda folder: (folder / "floorcast.yaml").write_bytes(content)
 
@@ -147,6 +154,51 @@ CASES = [
         swap("mode: advisory", "zone: Europe/Berlim"),
         2,
         ("Europe/Berlim", "did you mean Europe/Berlin?"),
+    ),
+    Case(
+        "event_ends_first",
+        swap(CHAT, "events:\n  - {name: a, start: 2026-12-02, end: 2026-12-01, multiply: 2}\n" + CHAT),
+        2,
+        ("event a ends at 2026-12-01", "events.0.end", "correct `end`"),
+    ),
+    Case(
+        "calendar_without_length",
+        calendar('{name: a, start: "08:00", end: "08:00", minimum: 3}'),
+        2,
+        ("ends at 08:00, when it starts", "chat-70b.calendar.0.end", 'end: "24:00"'),
+    ),
+    Case(
+        "calendar_unknown_zone",
+        calendar('{name: a, start: "08:00", end: "09:00", minimum: 3, zone: Amerika/New_York}'),
+        2,
+        ("chat-70b.calendar.0.zone", "did you mean America/New_York?"),
+    ),
+    Case(
+        "minimum_above_max",
+        calendar('{name: a, start: "08:00", end: "09:00", minimum: 61}'),
+        2,
+        ("has minimum 61 above bounds.max 60 of pool chat-70b", "raise bounds.max or lower the minimum"),
+    ),
+    Case(
+        "maintenance_overlaps",
+        calendar(
+            '{name: a, kind: maintenance, start: "08:00", end: "10:00", ceiling: 1}',
+            '{name: b, kind: maintenance, start: "09:00", end: "11:00", ceiling: 2}',
+        ),
+        2,
+        ("b is maintenance of pool chat-70b at the same time as a", "with the lower ceiling, or move one"),
+    ),
+    Case(
+        "prefill_alone",
+        swap(CHAT, CHAT + "\n    role: prefill"),
+        2,
+        ("names prefill pool chat-70b and no decode pool", "classes.chat.pools", "name a pool of `role: decode`"),
+    ),
+    Case(
+        "two_pools_of_one_role",
+        swap("pools: [code-8b]", "pools: [code-8b, chat-70b]"),
+        2,
+        ("names unified pool code-8b and unified pool chat-70b", "name one"),
     ),
     Case("relative_times_without_start", only_source(MOONCAKE), 2, ("sources.0", "needs `start`", "start: 2026")),
     Case(
