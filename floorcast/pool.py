@@ -27,8 +27,12 @@ class Gpu(Section):
 class Capacity(Section):
     """What one replica sustains within its SLO."""
 
-    prefill_tokens_per_s: float = Field(gt=0, description="tokens in that one replica sustains (C_in); not needed of decode pools")
-    decode_tokens_per_s: float = Field(gt=0, description="tokens out that one replica sustains (C_out); not needed of prefill pools")
+    prefill_tokens_per_s: float = Field(
+        gt=0, description="tokens in that one replica sustains (C_in); not needed of decode pools"
+    )
+    decode_tokens_per_s: float = Field(
+        gt=0, description="tokens out that one replica sustains (C_out); not needed of prefill pools"
+    )
     target_utilization: Fraction = Field(default=0.75, gt=0, le=1, description="share of that to plan with (U)")
     combine: Literal["max", "sum"] = Field(
         default="max",

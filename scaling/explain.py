@@ -19,7 +19,7 @@ _RUNGS = {
     Rung.FRESH: "fresh forecast",
     Rung.LAST_FORECAST: "last forecast, its spread widened by its age; never below what was published",
     Rung.PAST_WEEKS: "past weeks' maximum, for want of a forecast; never below what was published",
-    Rung.FALLBACK: "a class without any figure: at least fallback_replicas, which is bounds.max unless set; "
+    Rung.FALLBACK: "a class without any figure: its pool has at least fallback_replicas, or bounds.max where unset; "
     "never below what was published",
 }
 
