@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from floorcast.calendar import check_calendars
+from floorcast.columns import Metric
 from floorcast.event import Event, Holidays, Zone
 from floorcast.pool import Pool
 from floorcast.quota import Quota, check_quotas
@@ -143,6 +144,13 @@ class Config(Section):
     def lead_steps(self, pool: str) -> int:
         """Steps that overlap a floor's own step and the lead time after it: what a floor due now must cover."""
         return 1 - (-self.lead(pool) // self.step)
+
+    def wait_steps(self, workload_class: str) -> int:
+        """Whole steps that a class's work may wait beyond the one it arrives in, served within its `slo.max_wait`
+        even if it came at the step's beginning; 0 for a class that may not wait."""
+        own = self.classes[workload_class].slo
+        slos = (own,) if own else tuple(self.pools[self.pool_of(workload_class, metric)].slo for metric in Metric)
+        return max(min(slo.max_wait for slo in slos) // self.step - 1, 0)
 
     def classes_of(self, pool: str) -> tuple[str, ...]:
         """The classes a pool serves, in name order."""

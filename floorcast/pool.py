@@ -95,10 +95,16 @@ class Shape(Section):
 
 
 class Slo(Section):
-    """What the pool promises. Read and validated; nothing depends on it until floors are replayed."""
+    """What is promised to those who send requests."""
 
-    max_wait: Duration = Field(default=timedelta(seconds=10), description="a request that waited longer was late")
-    on_time: Fraction = Field(default=0.99, gt=0, le=1, description="share of tokens that must not be late")
+    max_wait: Duration = Field(
+        default=timedelta(seconds=10),
+        description="a request that waited longer was late; work that may wait two steps or more is planned by its "
+        "deadline",
+    )
+    on_time: Fraction = Field(
+        default=0.99, gt=0, le=1, description="share of tokens that must not be late; nothing depends on it yet"
+    )
 
 
 class Target(Section):

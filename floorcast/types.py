@@ -53,8 +53,18 @@ class Adjustment(Frozen):
     )
 
 
+class Deadline(Frozen):
+    """Of a class that may wait: what arrives in the deciding step, beside the work that is done in it."""
+
+    wait_s: float = Field(gt=0, description="whole steps within the class's max_wait that its work may take")
+    arriving_in_per_s: float = Field(ge=0, description="tokens in that arrive, at the floor's quantile")
+    arriving_out_per_s: float = Field(ge=0)
+    done_by: AwareDatetime = Field(description="when all that arrives in this step is to be done")
+
+
 class ClassDemand(Frozen):
-    """What one workload class adds to the deciding step, at the floor's quantile."""
+    """What one workload class adds to the deciding step, at the floor's quantile. Of a class planned by its deadline
+    that is the work done in the step, of whatever time it came."""
 
     tokens_in_per_s: float = Field(ge=0)
     tokens_out_per_s: float = Field(ge=0)
@@ -62,6 +72,7 @@ class ClassDemand(Frozen):
     median_out_per_s: float = Field(default=0, ge=0)
     model_in: str
     model_out: str
+    deadline: Deadline | None = Field(default=None, description="of a class planned by its deadline")
 
 
 class QuotaUse(Frozen):

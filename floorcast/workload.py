@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from floorcast.event import Holidays
+from floorcast.pool import Slo
 from floorcast.section import Section
 
 
@@ -33,6 +34,7 @@ class WorkloadClass(Section):
         le=1000,
         description="among classes of one priority: the share served keeps the proportion of the weights",
     )
+    slo: Slo | None = Field(default=None, description="what this class is promised; its pool's unless given")
     match: dict[str, str] = Field(
         default_factory=dict, description="labels of this class's series at the Prometheus sources"
     )

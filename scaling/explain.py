@@ -77,6 +77,7 @@ def _demand_lines(window: FloorWindow, pool: Pool) -> list[tuple[str, str]]:
     return [
         ("needed by", f"{_clock(window, reason.needed_by)}, when {reached} ({spread})"),
         ("classes", _classes(reason)),
+        *_deadlines(window),
         *_together(reason),
         ("capacity", _capacity(reason, pool)),
         ("margins", _margins_text(reason, pool)),
@@ -97,6 +98,27 @@ def _classes(reason: Reason) -> str:
 
     shares = ((name, " + ".join(figure(demand, side) for side in sides)) for name, demand in reason.classes.items())
     return ", ".join(f"{name} {share}" for name, share in shares)
+
+
+def _deadlines(window: FloorWindow) -> list[tuple[str, str]]:
+    """As `batch by deadline 15m: 3,200/s of 9,800/s arriving now, all of it by 09:20 UTC`."""
+    reason = window.reason
+    lines = []
+    for name, demand in reason.classes.items():
+        if (wait := demand.deadline) is None:
+            continue
+        parts = []
+        for side in _SIDES[reason.binding]:
+            done, arriving = getattr(demand, f"tokens_{side}_per_s"), getattr(wait, f"arriving_{side}_per_s")
+            word = f" {side}" if reason.binding == "sum" else ""
+            parts.append(
+                f"{_rate(done)} of {_rate(arriving)}{word} arriving now"
+                if done <= arriving
+                else f"{_rate(done)}{word}: {_rate(arriving)} arriving now and what waited before"
+            )
+        rest = f"all of it by {_clock(window, wait.done_by)}"
+        lines.append(("deadline", f"{name} by deadline {format_duration(wait.wait_s)}: {', '.join([*parts, rest])}"))
+    return lines
 
 
 def _together(reason: Reason) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from floorcast.units import floor_to_step, format_time
 from scaling.admission import class_parts, class_rates
 from scaling.calendar import limits
 from scaling.capacity import Ints
+from scaling.deadlines import schedule_deadlines
 from scaling.demand import METRICS
 from scaling.ladder import RUNGS, Grid, gather
 from scaling.pool_floors import Move, PoolFloors, pool_floors
@@ -42,12 +43,15 @@ def plan(
     history: pl.DataFrame,
     published: FloorSchedule | None,
     shares: pl.DataFrame | None = None,
+    in_force: pl.DataFrame | None = None,
 ) -> Plan:
     """Floors of every pool over the horizon, from the step that holds `now`.
 
     `forecasts` is a FORECASTS frame that reaches a lead time past the horizon, `history` a DEMAND frame free of
     outages, `published` the publication in force before this one (issued strictly before `now`), and `shares` a
     POOL_SHARES frame that belongs to the forecasts; without one the quantiles of a pool's classes are added up.
+    `in_force` are the floors of the steps before `now` (pool, window_start, min_replicas), for what classes that may
+    wait still have waiting; without one, all they brought within their wait.
 
     The floor of a window covers the most demanding of all steps that overlap the window or the lead time after
     it. Then, in order: minimum margin, whole replicas, warm replicas; bounds; what was published, from the second
@@ -62,8 +66,9 @@ def plan(
     grid = Grid(start, config.step, windows + max(widths.values()) - 1)
     fresh_for = _FRESH_INTERVALS * max(config.publication_interval, config.step)
     figures = gather(config, grid, now=now, forecasts=forecasts, history=history, fresh_for=fresh_for)
+    figures = schedule_deadlines(config, figures, grid, history=history, in_force=in_force)
     starts = pl.datetime_range(start, start + config.horizon, config.step, closed="left", time_zone="UTC", eager=True)
-    times = [format_time(start + step * config.step) for step in range(grid.count)]
+    times = [format_time(start + step * config.step) for step in range(grid.count + 1)]
     position = {workload_class: place for place, workload_class in enumerate(figures.classes)}
     members = {pool: sorted(position[name] for name in names) for pool, names in config.planned_on().items()}
     kept = {} if shares is None else _kept(config, shares, forecasts)
@@ -103,6 +108,7 @@ def plan(
                     times=times,
                     lead=_lead(config, name),
                     labels=figures.labels,
+                    waiting=figures.waiting,
                     uses=[use for use in uses if use.quota.covers(config.pools[name])],
                     specs=[config.classes[member] for member in one.classes],
                 ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import product
 
@@ -15,7 +15,7 @@ from floorcast.errors import LeakageError
 from floorcast.pool import Pool
 from floorcast.types import Rung
 from floorcast.units import EPOCH, format_duration, format_time
-from scaling.capacity import Floats
+from scaling.capacity import Floats, Ints
 from scaling.demand import METRICS, class_demand
 
 RUNGS = tuple(Rung)
@@ -53,11 +53,22 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """A class planned by its deadline. `wait` is how long its work may take; `arriving` [metrics, steps] what comes, in
+    tokens per second at the quantile; `finished` [steps] the last step that what comes in each is done in."""
+
+    wait: timedelta
+    arriving: Floats
+    finished: Ints
+
+
+@dataclass(frozen=True)
 class Figures:
     """What is known of each class's demand. Arrays are [classes, metrics, steps].
 
     `quantile` and `median` are tokens per second and NaN where nothing is known, `rung` is a position in RUNGS,
-    and `labels[label]` names the model or rule of each figure.
+    and `labels[label]` names the model or rule of each figure. Of the classes in `waiting`, quantile and median are of
+    the work done in each step, not of that which arrives.
     """
 
     classes: tuple[str, ...]
@@ -66,6 +77,7 @@ class Figures:
     rung: npt.NDArray[np.int8]
     label: npt.NDArray[np.int32]
     labels: tuple[str, ...]
+    waiting: dict[str, Waiting] = field(default_factory=dict)
 
 
 def fallback_replicas(pool: Pool) -> int:

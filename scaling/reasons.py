@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,8 @@ from floorcast.pool import Pool
 from floorcast.types import Rung
 from floorcast.workload import WorkloadClass
 from scaling.admission import admitted, class_rates
+from scaling.demand import DECIMALS
+from scaling.ladder import Waiting
 from scaling.pool_floors import PoolFloors
 from scaling.quotas import Use
 
@@ -29,13 +32,15 @@ def reasons(
     times: list[str],
     lead: dict[str, Any],
     labels: tuple[str, ...],
+    waiting: Mapping[str, Waiting],
     uses: Sequence[Use],
     specs: Sequence[WorkloadClass],
 ) -> list[str]:
     """One JSON object for each window of the pool.
 
-    `times` are the starts of the grid's steps, `lead` what reasons say of the pool's lead, `labels` those that
-    `made.class_label` counts in, `uses` of the quotas that cover the pool, and `specs` the classes of `made.classes`.
+    `times` are the starts of the grid's steps and its end, `lead` what reasons say of the pool's lead, `labels` those
+    that `made.class_label` counts in, `waiting` the classes planned by their deadlines, `uses` of the quotas that cover
+    the pool, and `specs` the classes of `made.classes`.
     """
     binding = np.where(made.on_fallback, Rung.FALLBACK.value, made.binding)
     counts = np.stack(
@@ -56,7 +61,7 @@ def reasons(
         "required_replicas": made.required.round(_DECIMALS).tolist(),
         "buffers": list(_buffers(made)),
         "adjustments": adjustments,
-        "classes": list(_classes(made, labels)),
+        "classes": list(_classes(made, labels, _deadlines(made, waiting, times))),
         "clamped": [clamped_by(move["rule"] for move in moves) for moves in adjustments],
         "shortfall_replicas": made.shortfall.tolist(),
         "quotas": list(_quotas(uses, len(binding))),
@@ -95,12 +100,37 @@ def _adjustments(made: PoolFloors) -> Iterator[list[dict[str, Any]]]:
         ]
 
 
-def _classes(made: PoolFloors, labels: tuple[str, ...]) -> Iterator[dict[str, dict[str, Any]]]:
+def _deadlines(
+    made: PoolFloors, waiting: Mapping[str, Waiting], times: list[str]
+) -> dict[str, list[dict[str, Any] | None]]:
+    """By class one entry a window: what `floorcast.types.Deadline` holds, None where what arrives is not known."""
+    found: dict[str, list[dict[str, Any] | None]] = {}
+    for name in (name for name in made.classes if name in waiting):
+        one = waiting[name]
+        arriving = one.arriving[:, made.deciding].round(DECIMALS).T.tolist()
+        done = one.finished[made.deciding].tolist()
+        found[name] = [
+            None
+            if math.isnan(tokens_in + tokens_out)
+            else {
+                "wait_s": one.wait.total_seconds(),
+                "arriving_in_per_s": tokens_in,
+                "arriving_out_per_s": tokens_out,
+                "done_by": times[last + 1],
+            }
+            for (tokens_in, tokens_out), last in zip(arriving, done, strict=True)
+        ]
+    return found
+
+
+def _classes(
+    made: PoolFloors, labels: tuple[str, ...], deadlines: Mapping[str, list[dict[str, Any] | None]]
+) -> Iterator[dict[str, dict[str, Any]]]:
     """Each class's figures at the deciding step; one not known is 0 and its model `missing`."""
     rates = np.nan_to_num(made.class_quantile).transpose(2, 0, 1).tolist()
     medians = np.nan_to_num(made.class_median).transpose(2, 0, 1).tolist()
     models = made.class_label.transpose(2, 0, 1).tolist()
-    for window_rates, window_medians, window_models in zip(rates, medians, models, strict=True):
+    for window, (window_rates, window_medians, window_models) in enumerate(zip(rates, medians, models, strict=True)):
         yield {
             name: {
                 "tokens_in_per_s": rate[0],
@@ -109,6 +139,7 @@ def _classes(made: PoolFloors, labels: tuple[str, ...]) -> Iterator[dict[str, di
                 "median_out_per_s": median[1],
                 "model_in": labels[model[0]],
                 "model_out": labels[model[1]],
+                **({"deadline": deadlines[name][window]} if name in deadlines else {}),
             }
             for name, rate, median, model in zip(made.classes, window_rates, window_medians, window_models, strict=True)
         }

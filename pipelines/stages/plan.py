@@ -14,9 +14,10 @@ from floorcast.types import Admission, FloorSchedule, Frozen, Reason
 from pipelines.project import Project
 from pipelines.publishers.schedule import LATEST, read_schedule
 from pipelines.stages.common import StageResult, count, read_series, run_id
+from scaling.deadlines import replayed
 from scaling.floors import plan as plan_floors
 from store.connection import open_store
-from store.floors import write_floors
+from store.floors import floors_in_force, write_floors
 from store.forecasts import read_forecast
 from store.pool_shares import read_pool_shares
 from store.publications import PublicationRecord, latest_publication
@@ -70,6 +71,7 @@ def plan(project: Project, now: datetime) -> PlanResult:
         forecasts = read_forecast(store, at=as_of)
         shares = read_pool_shares(store, at=as_of)
         before = latest_publication(store, before=as_of)
+        in_force = floors_in_force(store, start=as_of - replayed(project.config), end=as_of)
     made = plan_floors(
         project.config,
         now=as_of,
@@ -77,6 +79,7 @@ def plan(project: Project, now: datetime) -> PlanResult:
         history=history,
         published=_published(project, before, as_of),
         shares=shares,
+        in_force=in_force,
     )
     with open_store(project.store_path) as store:
         write_floors(store, run_id("plan", as_of), made.floors)

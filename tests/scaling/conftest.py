@@ -20,10 +20,16 @@ STEP = timedelta(minutes=5)
 PARTNERS = {"prefill": "decode", "decode": "prefill"}
 
 
-def _config(*, classes: dict[str, str] | None = None, pools: dict[str, Any] | None = None, **pool: Any) -> Config:
+def _config(
+    *,
+    classes: dict[str, str] | None = None,
+    pools: dict[str, Any] | None = None,
+    waits: dict[str, str] | None = None,
+    **pool: Any,
+) -> Config:
     """One pool, `main`, of 10-tokens replicas and no margins unless `pool` says otherwise; horizon one hour.
 
-    A prefill or decode pool has a `partner` like it.
+    A prefill or decode pool has a `partner` like it. `waits` gives classes a max_wait of their own.
     """
     spec = {
         "gpu": {"type": "H100"},
@@ -39,7 +45,10 @@ def _config(*, classes: dict[str, str] | None = None, pools: dict[str, Any] | No
         {
             "horizon": "1h",
             "pools": pools or {"main": spec, **partner},
-            "classes": {name: {"pools": [at, *partner]} for name, at in (classes or {"chat": "main"}).items()},
+            "classes": {
+                name: {"pools": [at, *partner]} | ({"slo": {"max_wait": waits[name]}} if name in (waits or {}) else {})
+                for name, at in (classes or {"chat": "main"}).items()
+            },
         }
     )
 

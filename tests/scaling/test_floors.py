@@ -95,7 +95,13 @@ def run(make_config, make_forecasts, make_history, make_schedule, now):
 def _both(*, quantile: float, median: float) -> dict[str, object]:
     """A class whose metrics are alike, as a reason gives it."""
     figures = {"tokens_in_per_s": quantile, "tokens_out_per_s": quantile}
-    return figures | {"median_in_per_s": median, "median_out_per_s": median, "model_in": "ets", "model_out": "ets"}
+    return figures | {
+        "median_in_per_s": median,
+        "median_out_per_s": median,
+        "model_in": "ets",
+        "model_out": "ets",
+        "deadline": None,
+    }
 
 
 def test_classes_that_peak_apart_need_less_while_their_forecasts_are_fresh(make_config, make_forecasts, now):

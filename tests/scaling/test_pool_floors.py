@@ -49,9 +49,10 @@ def limited(make_config, make_forecasts, now):
         texts = reasons(
             made,
             config.pools["main"],
-            times=["2026-11-30T09:00:00Z"] * 14,
+            times=["2026-11-30T09:00:00Z"] * 15,
             lead={"lead_s": 600},
             labels=figures.labels,
+            waiting={},
             uses=[],
             specs=[config.classes["chat"]],
         )

@@ -9,7 +9,8 @@ import pytest
 from floorcast.columns import FLOORS, empty
 from floorcast.errors import DataError
 from store.connection import Store
-from store.floors import read_floors, write_floors
+from store.floors import floors_in_force, read_floors, write_floors
+from store.publications import PublicationRecord, record_publication
 
 STEP = timedelta(minutes=5)
 
@@ -35,3 +36,27 @@ def test_fallback_rung_has_no_required_replicas(store: Store, floors) -> None:
 def test_negative_floor_is_refused(store: Store, floors) -> None:
     with pytest.raises(DataError, match="floors: min_replicas is negative in 1 of 1 rows, first at pool=chat-70b"):
         write_floors(store, "r", floors({"min_replicas": -1}))
+
+
+def test_the_floor_in_force_is_that_of_the_last_publication_valid_when_its_step_began(
+    store: Store, floors, t0: datetime
+) -> None:
+    """Three steps published at t0 as 1, 2, 3 and valid for two; at t0 + 1 step again as 5, 6; planned but never
+    published, 9."""
+
+    def steps(first: int, values: list[int]) -> list[dict[str, object]]:
+        return [
+            {"window_start": t0 + (first + i) * STEP, "window_end": t0 + (first + i + 1) * STEP, "min_replicas": value}
+            for i, value in enumerate(values)
+        ]
+
+    write_floors(store, "r1", floors(*steps(0, [1, 2, 3])))
+    write_floors(store, "r2", floors(*steps(1, [5, 6, 7])))
+    write_floors(store, "r3", floors(*steps(0, [9, 9, 9])))
+    for version, (run, issued_at) in enumerate({"r1": t0, "r2": t0 + STEP}.items(), start=1):
+        record_publication(
+            store, PublicationRecord(version, run, issued_at, issued_at + 2 * STEP, "advisory", "sha256:00", "{}")
+        )
+    told = floors_in_force(store, start=t0 - STEP, end=t0 + 4 * STEP)
+    assert told.select("window_start", "min_replicas").rows() == [(t0, 1), (t0 + STEP, 5), (t0 + 2 * STEP, 6)]
+    assert floors_in_force(store, start=t0 + STEP, end=t0 + 2 * STEP)["min_replicas"].to_list() == [5]
