@@ -14,12 +14,13 @@ import polars as pl
 from floorcast.columns import FORECASTS, QUANTILE_COLUMNS, conform
 from floorcast.errors import ForecastError, LeakageError
 from floorcast.units import format_time
-from forecasting.lead import MIXTURE, label, thaw
+from forecasting.lead import named, thaw
 from forecasting.margins import Margins
 from forecasting.mixture import Combined, Panel, assemble, combine
-from forecasting.models import BY_NAME
 from forecasting.models.base import Parameters
-from forecasting.series import FloatArray, Series, View
+from forecasting.outlook import Outlook, forecast_outlook
+from forecasting.rows import MIXTURE, label
+from forecasting.series import Series, View
 from forecasting.verdict import Target, at_level
 
 P = ParamSpec("P")
@@ -49,8 +50,11 @@ class StoredFit:
 
 @dataclass(frozen=True)
 class Request:
-    """A forecast wanted: of `series` from `cutoff` on. The lead window comes from `lead`, the steps after it from
-    `outlook`; without one they are not forecast, and floors fall back there."""
+    """A forecast wanted: of `series` from `cutoff` on.
+
+    The steps that a floor due now must cover come from `lead`, those after them from `outlook`; without one they are
+    not forecast, and floors fall back there.
+    """
 
     series: Series
     cutoff: datetime
@@ -66,12 +70,16 @@ class Request:
 @dataclass(frozen=True)
 class Forecast:
     """`frame` is of `floorcast.columns.FORECASTS`; `panel` and `combined` are what made its lead window.
-    `lacks_outlook` says why the frame ends with the lead window, where it does not reach the horizon."""
+
+    `lacks_outlook` says why the frame ends with the lead window, where it does not reach the horizon, and `failed`
+    which experts left their weight to others, and why.
+    """
 
     frame: pl.DataFrame
     panel: Panel
     combined: Combined
     lacks_outlook: str | None = None
+    failed: tuple[str, ...] = ()
 
 
 def forecast_all(requests: Sequence[Request]) -> list[Forecast | str]:
@@ -114,7 +122,7 @@ def _panel(request: Request) -> Panel:
             f"the stored model {request.lead.model!r} is not known", where=request.where, remedy="run `floorcast fit`"
         )
     then, now = thaw(_parameters(request.lead, request, view))
-    panel = assemble(view, then=then, now=now, lead_steps=request.target.lead_steps)
+    panel = assemble(view, then=then, now=now, lead_steps=request.target.due_steps)
     whole = int(np.isfinite(panel.actual).sum())
     if whole < MIN_WINDOWS:
         raise ForecastError(
@@ -127,14 +135,17 @@ def _panel(request: Request) -> Panel:
 
 def _forecast(request: Request, panel: Panel, combined: Combined) -> Forecast:
     series, target, cutoff = request.series, request.target, request.cutoff
-    lead_steps = min(target.lead_steps, target.horizon_steps)
-    values, models = combined.quantiles[:lead_steps], [label(at_level(combined.weights, target.quantile))] * lead_steps
-    later: FloatArray | str = "no model is stored for the steps after the lead window"
+    lead_steps = min(target.due_steps, target.horizon_steps)
+    values = combined.quantiles[:lead_steps]
+    models = [label(named(at_level(combined.weights, target.quantile)))] * lead_steps
+    failed = panel.failed
+    later: Outlook | str = "no model is stored for the steps after the lead window"
     if request.outlook is not None:
         later = _or_reason(_outlook, request.outlook, request, series.view(cutoff))
-        if not isinstance(later, str):
-            values = np.vstack([values, later[lead_steps:]])
-            models += [request.outlook.model] * len(later[lead_steps:])
+        if isinstance(later, Outlook):
+            values = np.vstack([values, later.quantiles[lead_steps:]])
+            models += [later.label] * len(later.quantiles[lead_steps:])
+            failed += later.failed
     frame = pl.DataFrame(values, schema=list(QUANTILE_COLUMNS)).with_columns(
         workload_class=pl.lit(series.workload_class),
         metric=pl.lit(str(series.metric)),
@@ -145,7 +156,7 @@ def _forecast(request: Request, panel: Panel, combined: Combined) -> Forecast:
         model=pl.Series(models),
     )
     lacking = isinstance(later, str) and target.horizon_steps > lead_steps
-    return Forecast(conform(frame, FORECASTS), panel, combined, str(later) if lacking else None)
+    return Forecast(conform(frame, FORECASTS), panel, combined, str(later) if lacking else None, failed)
 
 
 def _parameters(fit: StoredFit, request: Request, view: View) -> Parameters:
@@ -160,17 +171,17 @@ def _parameters(fit: StoredFit, request: Request, view: View) -> Parameters:
     return parameters
 
 
-def _outlook(fit: StoredFit, request: Request, view: View) -> FloatArray:
-    if fit.model not in BY_NAME:
+def _outlook(fit: StoredFit, request: Request, view: View) -> Outlook:
+    if fit.model != MIXTURE:
         raise ForecastError(
             f"the stored model {fit.model!r} is not known", where=request.where, remedy="run `floorcast fit`"
         )
-    path = BY_NAME[fit.model].predict(_parameters(fit, request, view), view, request.target.horizon_steps)
-    quantiles = Margins.model_validate_json(fit.margins).apply(path)
-    if not np.isfinite(quantiles).all():
+    margins = Margins.model_validate_json(fit.margins)
+    made = forecast_outlook(_parameters(fit, request, view), margins, view, request.target.horizon_steps)
+    if not np.isfinite(made.quantiles).all():
         raise ForecastError(
-            f"{fit.model} returned values that are not finite at cutoff {format_time(view.cutoff)}",
+            f"the outlook has values that are not finite at cutoff {format_time(view.cutoff)}",
             where=request.where,
-            remedy="run `floorcast fit` to choose another model",
+            remedy="run `floorcast fit` to choose other models",
         )
-    return quantiles
+    return made

@@ -15,21 +15,15 @@ from forecasting.mixture import EXPERTS, Combined, Panel, assemble, checked_path
 from forecasting.mixture.experts import Past
 from forecasting.mixture.mixture import Fitted
 from forecasting.models import Parameters
-from forecasting.rows import Row, fit_row, score_row
+from forecasting.rows import MIXTURE, Row, fit_row, label, score_row
 from forecasting.series import FloatArray, View
 from forecasting.verdict import Target, at_level
-
-MIXTURE = "mixture"
-"""The name under which the combination stands among the models."""
 
 LEAST_EARNED = 0.005
 """An expert that never earned more than this share of the weight, at any level, is left out until the next fit."""
 
 NOTHING_GAINED = 0.98
 """A mixture that loses more than this share of what last value loses with the same margins has gained nothing."""
-
-NAMED = 3
-"""Experts named in a label, by weight."""
 
 
 @dataclass
@@ -83,16 +77,13 @@ def fit_lead(view: View, at: Row, *, target: Target, timer: Callable[[], float])
         seconds=timer() - began,
         error=None,
     )
-    reason = f"{_verdict(combined, target)}; {label(weights)}"
+    reason = f"{_verdict(combined, target)}; {label(named(weights))}"
     return fit_row(at, MIXTURE, reason, stored, None), [*scores, mixture]
 
 
-def label(weights: np.ndarray) -> str:
-    """The experts of most weight, as in `mstl_ets_day 0.48, last_value 0.31, blend 0.11, others 0.10`."""
-    order = np.argsort(-weights, kind="stable")[:NAMED]
-    named = {EXPERTS[place].name: weights[place] for place in order}
-    named["others"] = weights.sum() - weights[order].sum()
-    return ", ".join(f"{name} {weight:.2f}" for name, weight in named.items() if weight >= 0.005)
+def named(weights: FloatArray) -> dict[str, float]:
+    """Weights (experts,) by name."""
+    return {expert.name: float(weight) for expert, weight in zip(EXPERTS, weights, strict=True)}
 
 
 def thaw(experts: dict[str, dict[str, Parameters]]) -> tuple[Fitted, Fitted]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -12,6 +12,20 @@ from forecasting.margins import Margins
 from forecasting.models import Parameters
 
 Row = dict[str, object]
+
+MIXTURE = "mixture"
+"""The name under which a combination stands among the models."""
+
+NAMED = 3
+"""Experts named in a label, by weight."""
+
+
+def label(weights: Mapping[str, float]) -> str:
+    """The experts of most weight, as in `mstl_ets_day 0.48, last_value 0.31, blend 0.11, others 0.10`."""
+    ranked = sorted(weights.items(), key=lambda one: -one[1])
+    named = dict(ranked[:NAMED])
+    named["others"] = sum(weight for _, weight in ranked[NAMED:])
+    return ", ".join(f"{name} {weight:.2f}" for name, weight in named.items() if weight >= 0.005)
 
 
 def fit_row(at: Row, model: str, reason: str, parameters: Parameters, margins: Margins | None) -> Row:

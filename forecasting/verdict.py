@@ -11,8 +11,7 @@ import numpy as np
 from floorcast.columns import QUANTILE_LEVELS
 from floorcast.units import format_duration
 from forecasting import accuracy
-from forecasting.backtest import Backtest
-from forecasting.margins import Kind, Margins
+from forecasting.margins import Kind, Margins, Pairs
 from forecasting.series import FloatArray
 
 Horizon = Literal["lead", "outlook"]
@@ -31,11 +30,18 @@ KINDS: tuple[Kind, ...] = ("add", "scale")
 
 @dataclass(frozen=True)
 class Target:
-    """What the forecasts are for: the floor's quantile, the lead window and the whole horizon, both in steps."""
+    """What the forecasts are for: the floor's quantile, the lead window and the whole horizon, both in steps, and how
+    many steps the newest data are behind the present."""
 
     quantile: float
     lead_steps: int
     horizon_steps: int
+    late_steps: int = 0
+
+    @property
+    def due_steps(self) -> int:
+        """Steps from the cutoff to where the lead window of a floor due now ends."""
+        return self.lead_steps + self.late_steps
 
     def settings(self, step: timedelta) -> str:
         """What a fit depends on beside its data: made for other settings, it counts in other steps."""
@@ -56,8 +62,12 @@ class Verdict:
     def score(self) -> float:
         return float(np.nanmean(self.losses))
 
+    @property
+    def origins(self) -> int:
+        return int(np.isfinite(self.losses).sum())
 
-def judge(result: Backtest, *, target: Target, mean: float) -> Verdict | str:
+
+def judge(result: Pairs, *, target: Target, mean: float) -> Verdict | str:
     """Judge with both kinds of margin and keep the better one; the reason where nothing could be judged.
 
     `mean` is the series' mean rate before the first origin, in tokens/s.
@@ -77,7 +87,7 @@ def judge(result: Backtest, *, target: Target, mean: float) -> Verdict | str:
     median = result.path[:, after]
     return Verdict(
         losses=losses[kind],
-        margins=Margins.from_residuals(actual=result.actual, path=result.path, kind=kind, base=base, ends=ends),
+        margins=Margins.from_residuals(result, kind=kind, base=base, ends=ends),
         wape=accuracy.or_none(accuracy.wape(actual=actual, forecast=median)),
         bias=accuracy.or_none(accuracy.bias(actual=actual, forecast=median)),
     )
@@ -100,15 +110,14 @@ def _mean_by_origin(losses: FloatArray) -> FloatArray:
     return means
 
 
-def _cross_fitted(result: Backtest, *, kind: Kind, base: float, ends: tuple[int, ...], target: Target) -> FloatArray:
+def _cross_fitted(result: Pairs, *, kind: Kind, base: float, ends: tuple[int, ...], target: Target) -> FloatArray:
     """The bound of each origin, (origins, horizon), with margins from the other half of the origins only."""
     half = len(result.path) // 2
     bound = np.empty(result.path.shape)
     for mine, other in ((slice(None, half), slice(half, None)), (slice(half, None), slice(None, half))):
-        margins = Margins.from_residuals(
-            actual=result.actual[other], path=result.path[other], kind=kind, base=base, ends=ends
-        )
-        bound[mine] = at_level(margins.apply(result.path[mine]), target.quantile)
+        margins = Margins.from_residuals(result.of(other), kind=kind, base=base, ends=ends)
+        one = result.of(mine)
+        bound[mine] = at_level(margins.apply(one.path, one.targets, one.day), target.quantile)
     return bound
 
 

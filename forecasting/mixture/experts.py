@@ -127,7 +127,7 @@ def _blend(past: Past, parameters: Parameters) -> FloatArray:
 
 
 def _mstl_ets_day(past: Past, parameters: Parameters) -> FloatArray:
-    return MSTL_ETS_DAY.paths(parameters, past.view, first=past.first, horizon=past.lead_steps)
+    return MSTL_ETS_DAY.paths(parameters, past.view, past.first + np.arange(past.origins), past.lead_steps)
 
 
 EXPERTS: tuple[Expert, ...] = (

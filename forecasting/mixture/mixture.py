@@ -35,8 +35,8 @@ Fitted = Mapping[str, Parameters]
 class Panel:
     """One series, ready to be combined: `points` (origins, experts) forecasts of the greatest rate within the lead
     window, `actual` (origins,) what came, NaN where a step of it is missing or still ahead, `mean` and `highest`
-    (origins,) of the rates before, `live` (experts, lead steps) the paths from the cutoff. The last origin is the
-    cutoff itself, each other one `spacing` steps before the next."""
+    (origins,) of the rates before, `live` (experts, lead steps) the paths from the cutoff, `failed` why experts are not
+    usable that were fitted. The last origin is the cutoff itself, each other one `spacing` steps before the next."""
 
     step: timedelta
     spacing: int
@@ -47,6 +47,7 @@ class Panel:
     highest: FloatArray
     live: FloatArray
     usable: BoolArray
+    failed: tuple[str, ...] = ()
 
     @property
     def apart(self) -> timedelta:
@@ -93,6 +94,7 @@ def assemble(view: View, *, then: Fitted, now: Fitted, lead_steps: int) -> Panel
     fallback, live_fallback = EXPERTS[0].paths(past, {}), EXPERTS[0].paths(latest, {})[0]
     blind = ~np.isfinite(fallback[:, 0])  # nothing had been observed yet
     used = np.zeros(len(EXPERTS), dtype=bool)
+    failed: list[str] = []
     points, live = [], []
     for place, expert in enumerate(EXPERTS):
         paths, ahead = fallback, live_fallback
@@ -102,8 +104,8 @@ def assemble(view: View, *, then: Fitted, now: Fitted, lead_steps: int) -> Panel
                 used[place] = True
             except LeakageError:
                 raise
-            except Exception:  # noqa: BLE001, S110 - its weight goes to the others; the next fit puts it on record
-                pass
+            except Exception as error:  # noqa: BLE001 - its weight goes to the others, on record
+                failed.append(f"{expert.name}: {type(error).__name__}: {error}")
         points.append(paths.max(axis=1))
         live.append(ahead)
     stacked = np.stack(points, axis=1)
@@ -121,6 +123,7 @@ def assemble(view: View, *, then: Fitted, now: Fitted, lead_steps: int) -> Panel
         highest=np.nan_to_num(past.highest())[kept],
         live=np.stack(live),
         usable=used,
+        failed=tuple(failed),
     )
 
 

@@ -1,74 +1,63 @@
-"""AutoARIMA with Fourier terms of the day as regressors, on a log scale (statsforecast does the fit)."""
+"""AutoARIMA with Fourier terms of the day and the week as regressors, on a log scale (statsforecast does the fit)."""
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
+from datetime import timedelta
 
 import numpy as np
-from statsforecast.models import ARIMA, AutoARIMA
 
 from forecasting.cleaning import fill_missing
-from forecasting.models.base import DAY, Parameters, lacks_history
+from forecasting.models.arma import Arma, search
+from forecasting.models.base import DAY, WEEK, IntArray, Parameters, ahead_of, carried, lacks_history
 from forecasting.models.logscale import from_log, log_offset, to_log
 from forecasting.series import FloatArray, View
 
 
 @dataclass(frozen=True)
 class FourierArima:
-    """Regression on sines and cosines of the time of day with ARIMA errors.
+    """Regression on sines and cosines of each season with ARIMA errors.
 
-    A seasonal ARIMA with a season of 288 steps is out of reach; Fourier terms carry the season instead.
+    A seasonal ARIMA with a season of 288 steps is out of reach; Fourier terms carry the season instead. Events and
+    holidays need no terms of their own: they are taken out of the history that any model sees, and put onto the
+    forecast.
     """
 
-    name: str = "fourier_arima"
-    harmonics: int = 5
-    history_days: int = 7
+    name: str
+    harmonics: tuple[tuple[timedelta, int], ...]
+    """Seasons, and how many harmonics of each."""
+    history: timedelta
+    needs: timedelta
 
     def lacks(self, view: View) -> str | None:
-        return lacks_history(view, 3 * DAY)
+        return lacks_history(view, self.needs)
 
     def fit(self, view: View) -> Parameters:
-        recent = view.tail(view.steps_in(self.history_days * DAY))
+        recent = view.tail(view.steps_in(self.history))
         offset = log_offset(recent.values)
         filled = to_log(fill_missing(recent.values, season=recent.steps_in(DAY)), offset)
-        model = AutoARIMA(
-            season_length=1, seasonal=False, max_d=1, max_p=3, max_q=2, approximation=True, allowdrift=False
-        )
-        with warnings.catch_warnings():
-            # The search warns of each order whose optimisation stopped early; the orders that won are judged
-            # by the backtest, not by the optimiser.
-            warnings.simplefilter("ignore")
-            fitted = model.fit(filled, X=self._terms(recent, 0, len(filled))).model_
-        p, q, _, _, _, d, _ = fitted["arma"]
-        return {
-            "offset": offset,
-            "order": [int(p), int(d), int(q)],
-            "coefficients": {name: float(value) for name, value in fitted["coef"].items()},
-        }
+        terms = self._terms(recent, np.arange(len(filled)))
+        weights, *_ = np.linalg.lstsq(terms, filled, rcond=None)
+        order, coefficients = search(filled - terms @ weights)
+        return {"offset": offset, "order": order, "coefficients": coefficients, "weights": weights.tolist()}
 
-    def predict(self, parameters: Parameters, view: View, horizon: int) -> FloatArray:
-        recent = view.tail(view.steps_in(2 * DAY))
-        filled = to_log(fill_missing(recent.values, season=recent.steps_in(DAY)), parameters["offset"])
-        coefficients = dict(parameters["coefficients"])
-        model = ARIMA(
-            order=tuple(parameters["order"]),
-            include_mean="intercept" in coefficients,
-            fixed=coefficients,
-            method="CSS-ML",
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.fit(filled, X=self._terms(recent, 0, len(filled)))
-            path = model.predict(h=horizon, X=self._terms(recent, len(filled), horizon))["mean"]
-        return from_log(path, parameters["offset"], highest=np.nanmax(view.values, keepdims=True))
+    def paths(self, parameters: Parameters, view: View, origins: IntArray, horizon: int) -> FloatArray:
+        offset, weights = parameters["offset"], np.asarray(parameters["weights"])
+        season = self._terms(view, np.arange(len(view.values) + horizon)) @ weights
+        rest = to_log(view.values, offset) - season[: len(view.values)]
+        path = Arma.of(parameters["order"], parameters["coefficients"]).paths(carried(rest), origins, horizon)
+        highest = np.fmax.accumulate(view.values)[origins - 1, None]
+        return from_log(path + season[ahead_of(origins, horizon)], offset, highest=highest)
 
-    def _terms(self, view: View, skip: int, count: int) -> FloatArray:
-        """Sines and cosines, shape (count, 2 x harmonics), of the steps from `skip` after the view's start on."""
-        angle = 2 * np.pi * (view.first_index + skip + np.arange(count)) / view.steps_in(DAY)
-        orders = np.arange(1, self.harmonics + 1)
-        phases = angle[:, None] * orders
-        return np.hstack([np.sin(phases), np.cos(phases)])
+    def _terms(self, view: View, places: IntArray) -> FloatArray:
+        """A constant, sines and cosines, (steps, terms), of steps counted from the view's start."""
+        columns = [np.ones(len(places))]
+        for season, count in self.harmonics:
+            angle = 2 * np.pi * (view.first_index + places) / view.steps_in(season)
+            for order in range(1, count + 1):
+                columns += [np.sin(order * angle), np.cos(order * angle)]
+        return np.stack(columns, axis=1)
 
 
-FOURIER_ARIMA = FourierArima()
+FOURIER_ARIMA = FourierArima("fourier_arima", ((DAY, 5),), history=7 * DAY, needs=3 * DAY)
+FOURIER_ARIMA_WEEK = FourierArima("fourier_arima_week", ((DAY, 5), (WEEK, 3)), history=28 * DAY, needs=2 * WEEK)

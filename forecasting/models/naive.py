@@ -1,4 +1,4 @@
-"""Last value and seasonal naive: what every other candidate must beat."""
+"""Last value, averages and their seasonal forms: what every other candidate must beat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from datetime import timedelta
 
 import numpy as np
 
-from forecasting.models.base import DAY, WEEK, Parameters, lacks_history
+from forecasting.models.base import (
+    DAY,
+    WEEK,
+    IntArray,
+    Parameters,
+    ahead_of,
+    carried,
+    lacks_everything,
+    lacks_history,
+)
 from forecasting.series import FloatArray, View
 
 
@@ -18,40 +27,69 @@ class LastValue:
     name: str = "last_value"
 
     def lacks(self, view: View) -> str | None:
-        return None if np.isfinite(view.values).any() else "nothing was observed"
+        return lacks_everything(view)
 
     def fit(self, view: View) -> Parameters:
         return {}
 
-    def predict(self, parameters: Parameters, view: View, horizon: int) -> FloatArray:
-        observed = view.values[np.isfinite(view.values)]
-        return np.full(horizon, observed[-1])
+    def paths(self, parameters: Parameters, view: View, origins: IntArray, horizon: int) -> FloatArray:
+        return np.repeat(carried(view.values)[origins - 1, None], horizon, axis=1)
 
 
 @dataclass(frozen=True)
-class SeasonalNaive:
-    """The newest observed rate at the same time of the season: of day or of week."""
+class WindowAverage:
+    """The mean rate of the newest `window`, carried forward."""
 
     name: str
-    season: timedelta
+    window: timedelta
 
     def lacks(self, view: View) -> str | None:
-        return lacks_history(view, 2 * self.season)
+        return lacks_history(view, self.window)
 
     def fit(self, view: View) -> Parameters:
         return {}
 
-    def predict(self, parameters: Parameters, view: View, horizon: int) -> FloatArray:
+    def paths(self, parameters: Parameters, view: View, origins: IntArray, horizon: int) -> FloatArray:
+        total = np.concatenate([[0.0], np.cumsum(carried(view.values))])
+        begins = np.maximum(origins - view.steps_in(self.window), 0)
+        return np.repeat(((total[origins] - total[begins]) / (origins - begins))[:, None], horizon, axis=1)
+
+
+@dataclass(frozen=True)
+class SeasonalAverage:
+    """The mean rate at the same time of the last `seasons` seasons, of day or of week; with one, seasonal naive.
+
+    A step observed in none of them takes the newest rate at that time before.
+    """
+
+    name: str
+    season: timedelta
+    seasons: int = 1
+
+    def lacks(self, view: View) -> str | None:
+        return lacks_history(view, (1 + self.seasons) * self.season)
+
+    def fit(self, view: View) -> Parameters:
+        return {}
+
+    def paths(self, parameters: Parameters, view: View, origins: IntArray, horizon: int) -> FloatArray:
         season = view.steps_in(self.season)
-        shape = np.full(season, np.nan)
-        # Older seasons show through only where the newer ones were not observed.
-        for back in range(len(view.values) // season, 0, -1):
-            block = view.values[len(view.values) - back * season :][:season]
-            shape = np.where(np.isfinite(block), block, shape)
-        shape = np.where(np.isfinite(shape), shape, np.nanmedian(view.values))
-        return np.resize(shape, horizon)
+        by_time = np.full(-(-len(view.values) // season) * season, np.nan)
+        by_time[: len(view.values)] = view.values
+        known = carried(by_time.reshape(-1, season)).reshape(-1)
+        seen = np.isfinite(by_time)
+        value, count = np.where(seen, by_time, 0.0), seen.astype(float)
+        # The newest season that was over at the origin: a long horizon looks at it again.
+        places = ahead_of(origins, min(season, horizon)) - season
+        total = sum(value[places - back * season] for back in range(self.seasons))
+        counts = sum(count[places - back * season] for back in range(self.seasons))
+        shape = np.where(counts > 0, total / np.maximum(counts, 1), known[places])
+        return shape[:, np.arange(horizon) % season]
 
 
 LAST_VALUE = LastValue()
-SEASONAL_NAIVE_DAY = SeasonalNaive("seasonal_naive_day", DAY)
-SEASONAL_NAIVE_WEEK = SeasonalNaive("seasonal_naive_week", WEEK)
+DAY_AVERAGE = WindowAverage("day_average", DAY)
+SEASONAL_NAIVE_DAY = SeasonalAverage("seasonal_naive_day", DAY)
+SEASONAL_NAIVE_WEEK = SeasonalAverage("seasonal_naive_week", WEEK)
+SEASONAL_AVERAGE_DAY = SeasonalAverage("seasonal_average_day", DAY, 3)
+SEASONAL_AVERAGE_WEEK = SeasonalAverage("seasonal_average_week", WEEK, 2)

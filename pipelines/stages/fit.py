@@ -26,6 +26,9 @@ from store.connection import open_store
 from store.drift import read_drift
 from store.fits import read_fits, write_fits
 
+LATEST = timedelta(hours=6)
+"""Data as late as this leave the due window to the lead window's experts; later, its end falls to the outlook."""
+
 
 class Chosen(Frozen):
     workload_class: str
@@ -129,6 +132,7 @@ def target_of(project: Project, one: Series, as_of: datetime) -> Target:
         quantile=config.pools[pool].margin.quantile,
         lead_steps=config.lead_steps(pool),
         horizon_steps=_horizon_steps(project, one.end, as_of),
+        late_steps=min((as_of - one.end) // config.step, LATEST // config.step),
     )
 
 

@@ -31,7 +31,8 @@ from store.pool_shares import read_pool_shares, write_pool_shares
 
 class ForecastResult(StageResult):
     """`failed` names each series without a forecast and why; its pool's floors fall back. `drifted` says which series
-    have left what their fits knew, and how; `unjudged` of which that could not be told, and why."""
+    have left what their fits knew, and how; `unjudged` of which that could not be told, and why. `without_experts` says
+    of which series experts failed and left their weight to others, and why."""
 
     series: int
     steps: int
@@ -39,13 +40,16 @@ class ForecastResult(StageResult):
     failed: dict[str, str]
     drifted: dict[str, str]
     unjudged: dict[str, str]
+    without_experts: dict[str, str]
 
     @property
     def summary(self) -> str:
         why = next(iter(self.failed.values()), "")
         missing = f", {count(len(self.failed), 'series')} without: {why}" if self.failed else ""
-        return f"{count(self.series, 'series')} forecast, {count(self.steps, 'step')}{missing}" + (
-            f", {len(self.drifted)} drifted" if self.drifted else ""
+        return (
+            f"{count(self.series, 'series')} forecast, {count(self.steps, 'step')}{missing}"
+            + (f", {len(self.drifted)} drifted" if self.drifted else "")
+            + (f", {len(self.without_experts)} lacking an expert" if self.without_experts else "")
         )
 
 
@@ -103,6 +107,7 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
         failed=failed,
         drifted=said(drift),
         unjudged=unjudged,
+        without_experts={" ".join(key): "; ".join(one.failed) for key, one in done.items() if one.failed},
     )
 
 

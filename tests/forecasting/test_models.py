@@ -2,23 +2,36 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
 import pytest
+from statsforecast.models import ARIMA
 
 from forecasting.models import BY_NAME, CANDIDATES, Model
+from forecasting.models.arma import Arma
 from forecasting.series import FloatArray, Series
 
 Make = Callable[[FloatArray], Series]
 DAY_STEPS = 96
-SEASONAL = ["seasonal_naive_day", "seasonal_naive_week", "mstl_ets_day", "mstl_ets_week", "fourier_arima"]
+SEASONAL = [
+    "seasonal_naive_day",
+    "seasonal_average_day",
+    "seasonal_naive_week",
+    "mstl_ets_day",
+    "mstl_ets_week",
+    "mstl_arima_day",
+    "mstl_arima_week",
+    "fourier_arima",
+    "fourier_arima_week",
+]
 
 
 def predicted(model: Model, series: Series, horizon: int) -> FloatArray:
     view = series.view(series.end)
     parameters = json.loads(json.dumps(model.fit(view)))
-    return model.predict(parameters, view, horizon)
+    return model.paths(parameters, view, np.array([len(view.values)]), horizon)[0]
 
 
 @pytest.mark.parametrize("name", SEASONAL)
@@ -78,12 +91,65 @@ def test_a_short_history_is_declined_with_its_length(name: str, daily: Callable[
     assert "history of 1d is under" in str(BY_NAME[name].lacks(series.view(series.end)))
 
 
-@pytest.mark.parametrize("model", CANDIDATES, ids=lambda model: model.name)
+IN_PHASE = [model for model in CANDIDATES if model.name != "day_average"]
+
+
+@pytest.mark.parametrize("model", IN_PHASE, ids=lambda model: model.name)
 def test_parameters_fitted_yesterday_still_forecast_in_phase_today(model: Model, daily: Callable[..., Series]) -> None:
     """The fast cadence: fitted at day 14, used 5 hours later with newer data; the shape must not slip."""
     series = daily(16)
     fitted = model.fit(series.view(series.start + 14 * timedelta(days=1)))
     cutoff = series.start + timedelta(days=14, hours=5)
-    path = model.predict(fitted, series.view(cutoff), 4)
+    view = series.view(cutoff)
+    path = model.paths(fitted, view, np.array([len(view.values)]), 4)[0]
     truth = series.values[14 * DAY_STEPS + 20 :][:4]
     np.testing.assert_allclose(path, truth, rtol=0.15)
+
+
+@pytest.mark.parametrize("model", CANDIDATES, ids=lambda model: model.name)
+def test_many_origins_at_once_are_what_each_alone_gives_and_none_sees_what_comes_after_it(
+    model: Model, daily: Callable[..., Series]
+) -> None:
+    """At each origin the view is cut there, so that nothing later exists; gaps lie before, at and after origins."""
+    values = daily(24, noise=0.2).values.copy()
+    values[2100:2110] = np.nan
+    values[2150] = np.nan
+    series = replace(daily(24), values=values)
+    parameters = model.fit(series.view(series.start + 21 * timedelta(days=1)))
+    view = series.view(series.end)
+    origins = np.array([2050, 2105, 2150, 2151, len(values)])
+    together = model.paths(parameters, view, origins, 2 * DAY_STEPS + 5)
+    for row, origin in zip(together, origins.tolist(), strict=True):
+        [alone] = model.paths(parameters, view.first(origin), np.array([origin]), 2 * DAY_STEPS + 5)
+        np.testing.assert_allclose(row, alone, rtol=1e-5)
+
+
+def test_a_window_average_is_the_mean_of_the_last_day(make_series: Make) -> None:
+    """Yesterday 10, today 20, the last quarter of today missing: 96 steps of 20, the missing ones carried."""
+    values = np.concatenate([np.full(DAY_STEPS, 10.0), np.full(72, 20.0), np.full(24, np.nan)])
+    assert predicted(BY_NAME["day_average"], make_series(values), 2).tolist() == [20, 20]
+
+
+def test_a_seasonal_average_is_the_mean_of_the_days_in_which_the_time_was_observed(make_series: Make) -> None:
+    """Four days at 1, 2, 3 and 4: (2 + 3 + 4) / 3 = 3; where the last was not observed (2 + 3) / 2; where none of the
+    last three was, what the first had."""
+    values = np.repeat([1.0, 2.0, 3.0, 4.0], DAY_STEPS)
+    values[3 * DAY_STEPS + 5] = np.nan
+    values[[DAY_STEPS + 7, 2 * DAY_STEPS + 7, 3 * DAY_STEPS + 7]] = np.nan
+    path = predicted(BY_NAME["seasonal_average_day"], make_series(values), DAY_STEPS + 6)
+    assert (path[0], path[5], path[7], path[DAY_STEPS + 5]) == (3, 2.5, 1, 2.5)
+
+
+@pytest.mark.parametrize("order", [(1, 0, 0), (0, 1, 1), (2, 1, 1), (1, 0, 2), (0, 0, 0)])
+def test_arima_forecasts_are_those_of_statsforecast(order: tuple[int, int, int]) -> None:
+    rng = np.random.default_rng(1)
+    values = 5 + 0.1 * np.cumsum(rng.standard_normal(400)) + 0.3 * rng.standard_normal(400)
+    theirs = ARIMA(order=order, include_mean=True, method="CSS-ML").fit(values)
+    ours = Arma.of(order, {name: float(value) for name, value in theirs.model_["coef"].items()})
+    np.testing.assert_allclose(ours.paths(values, np.array([400]), 20)[0], theirs.predict(20)["mean"], rtol=1e-6)
+
+
+def test_a_moving_average_that_cannot_be_inverted_is_replaced_by_its_stable_twin() -> None:
+    """1 + 2 B has its root outside: 1 + 0.5 B has the same autocorrelation, 2 / (1 + 4) = 0.5 / (1 + 0.25) = 0.4."""
+    np.testing.assert_allclose(Arma.of((0, 0, 1), {"ma1": 2.0}).ma, [1.0, 0.5])
+    np.testing.assert_allclose(Arma.of((0, 0, 1), {"ma1": -1.0}).ma, [1.0, -0.995])

@@ -11,12 +11,11 @@ import polars as pl
 import pytest
 
 from floorcast.columns import FITS, FORECASTS, QUANTILE_COLUMNS, SCORES
-from forecasting import backtest, selection
+from forecasting import backtest, outlook
 from forecasting.forecast import Forecast, Request, StoredFit, forecast_all
-from forecasting.lead import MIXTURE
 from forecasting.models import BY_NAME, CANDIDATES
-from forecasting.models.base import Parameters
-from forecasting.rows import Row, fits_frame, scores_frame
+from forecasting.models.base import IntArray, Parameters
+from forecasting.rows import MIXTURE, Row, fits_frame, scores_frame
 from forecasting.selection import NO_MODEL, fit_series
 from forecasting.series import FloatArray, Series, View
 from forecasting.verdict import Target, at_level, target_ends
@@ -31,26 +30,41 @@ def fit(series: Series, *, horizon: str = "outlook") -> tuple[Row, list[Row]]:
     return row, [score for score in scores if score["horizon"] == horizon]
 
 
-def test_a_daily_cycle_gets_a_seasonal_model_that_beats_last_value(daily: Callable[..., Series]) -> None:
+def shares(row: Row) -> dict[str, float]:
+    weights: dict[str, float] = json.loads(str(row["parameters"]))["model"]["weights"]
+    return weights
+
+
+def test_a_daily_cycle_gets_seasonal_models_that_together_beat_last_value(daily: Callable[..., Series]) -> None:
     row, scores = fit(daily(14, noise=0.03))
     by_model = {str(score["model"]): score for score in scores}
-    assert "seasonal" in str(row["model"]) or "mstl" in str(row["model"]) or "arima" in str(row["model"])
-    assert by_model[str(row["model"])]["pinball"] < 0.7 * by_model["last_value"]["pinball"]  # type: ignore[operator]
-    assert [score["model"] for score in scores if score["chosen"]] == [row["model"]]
-    assert set(by_model) == {model.name for model in CANDIDATES}, "every candidate's score is recorded"
+    weights = shares(row)
+    assert row["model"] == MIXTURE
+    assert sum(weights.values()) == pytest.approx(1)
+    assert not weights.keys() & {"last_value", "day_average", "auto_ets"}, "they do not know the time of day"
+    assert {str(score["model"]) for score in scores if score["chosen"]} == {*weights, MIXTURE}
+    assert {name: by_model[name]["weight"] for name in weights} == weights
+    assert by_model[MIXTURE]["pinball"] < 0.4 * by_model["last_value"]["pinball"]  # type: ignore[operator]
+    assert set(by_model) == {*(model.name for model in CANDIDATES), MIXTURE}, "every candidate's score is recorded"
 
 
-def test_a_candidate_that_is_better_only_by_noise_loses_to_a_simpler_one(
-    make_series: Make, monkeypatch: pytest.MonkeyPatch
+def test_weights_fall_with_the_loss_over_the_least_and_the_lightest_are_left_out(
+    daily: Callable[..., Series], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rival forecasts the same walk a thousandth lower, which is a little better by luck of the sample."""
-    walk = make_series(1000 + np.cumsum(np.random.default_rng(5).standard_normal(10 * 96)))
-    rival = Faulty("rival", lambda horizon, view: np.full(horizon, view.values[-1] * 1.0001))
-    monkeypatch.setattr(selection, "CANDIDATES", (BY_NAME["last_value"], rival))
-    row, scores = fit(walk)
-    pinball = {str(score["model"]): float(str(score["pinball"])) for score in scores}
-    assert pinball["rival"] != pinball["last_value"]
-    assert row["model"] == "last_value"
+    """Last value, the same with a drift, and one that jumps; weights are exp(-8 (loss / least - 1)), of above 2 %."""
+    rivals = (
+        Faulty("last", lambda horizon, view: np.full(horizon, view.values[-1])),
+        Faulty("drift", lambda horizon, view: view.values[-1] + np.arange(horizon)),
+        Faulty("jumps", lambda horizon, view: np.full(horizon, view.values[-1] * (5 if len(view.values) % 2 else 0.2))),
+    )
+    monkeypatch.setattr(outlook, "CANDIDATES", rivals)
+    row, scores = fit(daily(9, noise=0.1))
+    losses = {str(score["model"]): float(str(score["pinball"])) for score in scores}
+    least = min(losses["last"], losses["drift"])
+    raw = {rival.name: np.exp(-8 * (losses[rival.name] / least - 1)) for rival in rivals}
+    assert raw["jumps"] < 0.02
+    total = raw["last"] + raw["drift"]
+    assert shares(row) == pytest.approx({"last": raw["last"] / total, "drift": raw["drift"] / total})
 
 
 def test_too_little_history_gets_no_model_and_the_reason(make_series: Make) -> None:
@@ -61,8 +75,8 @@ def test_too_little_history_gets_no_model_and_the_reason(make_series: Make) -> N
 
 def test_half_a_day_of_history_is_forecast_by_the_only_candidate_that_suits(make_series: Make) -> None:
     row, _ = fit(make_series(np.linspace(10, 20, 48)))
-    assert row["model"] == "last_value"
-    assert "seasonal_naive_day: history of 8h is under 2d" in str(row["reason"])
+    assert shares(row) == {"last_value": 1}
+    assert str(row["reason"]).startswith("last_value alone suits; day_average: history of 8h is under 1d; ")
 
 
 @pytest.mark.parametrize("early", [0.0, np.nan])
@@ -71,9 +85,9 @@ def test_a_class_that_was_idle_or_unseen_until_lately_is_forecast_from_what_came
 ) -> None:
     values = np.concatenate([np.full(70, early), np.linspace(100, 140, 30)])
     row, scores = fit(make_series(values))
-    assert row["model"] == ("last_value" if early == 0 else NO_MODEL)
+    assert row["model"] == (MIXTURE if early == 0 else NO_MODEL)
     assert row["reason"]
-    assert len(scores) == len(CANDIDATES)
+    assert len(scores) == len(CANDIDATES) + (early == 0)
     assert fit(make_series(values), horizon="lead")[0]["model"] == MIXTURE
 
 
@@ -90,8 +104,8 @@ class Faulty:
     def fit(self, view: View) -> Parameters:
         return {}
 
-    def predict(self, parameters: Parameters, view: View, horizon: int) -> FloatArray:
-        return self.path(horizon, view)
+    def paths(self, parameters: Parameters, view: View, origins: IntArray, horizon: int) -> FloatArray:
+        return np.stack([self.path(horizon, view.first(origin)) for origin in origins])
 
 
 def _crash(horizon: int, view: View) -> FloatArray:
@@ -110,10 +124,10 @@ def _crash(horizon: int, view: View) -> FloatArray:
 def test_a_candidate_that_fails_is_disqualified_on_record(
     path: Callable[[int, View], FloatArray], said: str, daily: Callable[..., Series], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selection, "CANDIDATES", (Faulty("faulty", path), BY_NAME["last_value"]))
+    monkeypatch.setattr(outlook, "CANDIDATES", (Faulty("faulty", path), BY_NAME["last_value"]))
     row, scores = fit(daily(3))
     faulty = next(score for score in scores if score["model"] == "faulty")
-    assert row["model"] == "last_value"
+    assert shares(row) == {"last_value": 1}
     assert said in str(faulty["error"])
     assert faulty["pinball"] is None
 
@@ -135,8 +149,8 @@ class Watched:
             raise RuntimeError("too much")
         return {}
 
-    def predict(self, parameters: Parameters, view: View, horizon: int) -> FloatArray:
-        return BY_NAME["last_value"].predict(parameters, view, horizon)
+    def paths(self, parameters: Parameters, view: View, origins: IntArray, horizon: int) -> FloatArray:
+        return BY_NAME["last_value"].paths(parameters, view, origins, horizon)
 
 
 def test_the_backtest_is_fitted_on_what_came_before_its_first_origin_only(
@@ -144,20 +158,20 @@ def test_the_backtest_is_fitted_on_what_came_before_its_first_origin_only(
 ) -> None:
     series = daily(9)
     watched = Watched([])
-    monkeypatch.setattr(selection, "CANDIDATES", (watched,))
+    monkeypatch.setattr(outlook, "CANDIDATES", (watched,))
     fit(series)
-    assert watched.given[0] == backtest.origin_steps(series.view(series.end))[0] == 6 * 96
-    assert set(watched.given[1:]) == {len(series.values)}
+    assert backtest.origin_steps(series.view(series.end))[0] == 4 * 96
+    assert watched.given == [4 * 96, len(series.values)]
 
 
-def test_a_candidate_that_fails_on_all_data_is_disqualified_and_the_next_best_taken(
+def test_a_candidate_that_fails_on_all_data_is_disqualified_and_the_others_weighed_anew(
     daily: Callable[..., Series], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched = Watched([], refuse_above=6 * 96)
+    watched = Watched([], refuse_above=4 * 96)
     wild = Faulty("wild", lambda horizon, view: np.full(horizon, 3 * view.values[-1]))
-    monkeypatch.setattr(selection, "CANDIDATES", (watched, wild))
+    monkeypatch.setattr(outlook, "CANDIDATES", (watched, wild))
     row, scores = fit(daily(9, noise=0.4))
-    assert row["model"] == "wild"
+    assert shares(row) == {"wild": 1}
     failed = next(score for score in scores if score["model"] == "watched")
     assert (failed["error"], failed["chosen"]) == ("on all data: RuntimeError: too much", False)
 
@@ -165,17 +179,20 @@ def test_a_candidate_that_fails_on_all_data_is_disqualified_and_the_next_best_ta
 def test_where_every_candidate_fails_there_is_no_model(
     daily: Callable[..., Series], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selection, "CANDIDATES", (Faulty("faulty", _crash),))
+    monkeypatch.setattr(outlook, "CANDIDATES", (Faulty("faulty", _crash),))
     row, _ = fit(daily(3))
     assert (row["model"], row["reason"]) == (NO_MODEL, "every candidate failed its backtest")
 
 
-def test_origins_fall_on_many_times_of_day_and_leave_two_thirds_to_learn_from(daily: Callable[..., Series]) -> None:
-    series = daily(20)
+@pytest.mark.parametrize(("days", "before"), [(20, 14), (10, 4), (8, 4), (6, 4), (3, 2)])
+def test_origins_fall_on_many_times_of_day_and_leave_four_days_or_two_thirds_to_learn_from(
+    days: int, before: int, daily: Callable[..., Series]
+) -> None:
+    series = daily(days)
     origins = backtest.origin_steps(series.view(series.end))
-    assert len({origin % 96 for origin in origins}) > 0.9 * len(origins)
-    assert origins[0] >= len(series.values) * 2 / 3
-    assert origins[0] == len(series.values) - 4 * 96
+    assert origins[0] == before * 96
+    assert len(origins) <= backtest.MAX_ORIGINS
+    assert len({origin % 96 for origin in origins.tolist()}) >= min(len(origins), 96) * 0.9
 
 
 def test_shuffling_the_future_changes_no_fit_and_no_forecast(daily: Callable[..., Series]) -> None:
@@ -192,12 +209,12 @@ def test_shuffling_the_future_changes_no_fit_and_no_forecast(daily: Callable[...
     assert results[0][2].equals(results[1][2])
 
 
-def outcome(series: Series, *fits: Row, cutoff: datetime | None = None) -> Forecast | str:
+def outcome(series: Series, *fits: Row, cutoff: datetime | None = None, target: Target = TARGET) -> Forecast | str:
     stored = [StoredFit(str(row["model"]), str(row["parameters"]), str(row["margins"])) for row in fits]
     request = Request(
         series=series,
         cutoff=cutoff or series.end,
-        target=TARGET,
+        target=target,
         lead=stored[0],
         outlook=stored[1] if len(stored) > 1 else None,
     )
@@ -205,21 +222,80 @@ def outcome(series: Series, *fits: Row, cutoff: datetime | None = None) -> Forec
     return made
 
 
-def forecast(series: Series, *fits: Row, cutoff: datetime | None = None) -> pl.DataFrame:
-    made = outcome(series, *fits, cutoff=cutoff)
+def forecast(series: Series, *fits: Row, cutoff: datetime | None = None, target: Target = TARGET) -> pl.DataFrame:
+    made = outcome(series, *fits, cutoff=cutoff, target=target)
     assert isinstance(made, Forecast), made
     return made.frame
 
 
-def test_the_lead_window_comes_from_the_experts_and_the_outlook_from_its_model(daily: Callable[..., Series]) -> None:
+def test_the_lead_window_comes_from_its_experts_and_the_outlook_from_its_own(daily: Callable[..., Series]) -> None:
     series = daily(8, noise=0.05)
-    (lead, _), (outlook, _) = fit(series, horizon="lead"), fit(series)
+    (lead, _), (later, _) = fit(series, horizon="lead"), fit(series)
     assert lead["model"] == MIXTURE
-    models = forecast(series, lead, outlook)["model"].to_list()
-    assert models[2:] == [outlook["model"]] * (TARGET.horizon_steps - 2)
-    shares = [float(part.split()[1]) for part in models[0].split(", ")]
-    assert 0.5 < sum(shares) <= 1.01, "the label names the experts of most weight"
+    models = forecast(series, lead, later)["model"].to_list()
+    assert len(set(models[:2])) == len(set(models[2:])) == 1
+    for label in (models[0], models[2]):
+        named = [float(part.split()[1]) for part in label.split(", ")]
+        assert sum(named) == pytest.approx(1, abs=0.03), "the label names the experts of most weight"
+    assert max(shares(later), key=shares(later).__getitem__) == models[2].split()[0]
     assert len(forecast(series, lead)) == 2, "without a model for the outlook only the lead window is forecast"
+
+
+def test_late_data_leave_the_whole_window_of_a_floor_due_now_to_the_experts(daily: Callable[..., Series]) -> None:
+    """Data three steps behind: the lead window of two steps ends five steps after the cutoff."""
+    series = daily(8, noise=0.05)
+    fits, _ = fit_series(series, cutoff=series.end, target=TARGET, timer=itertools.count().__next__)
+    late = forecast(series, *fits, target=replace(TARGET, late_steps=3))
+    models = late["model"].to_list()
+    assert [label == models[0] for label in models] == [True] * 5 + [False] * (TARGET.horizon_steps - 5)
+
+
+def test_an_expert_that_fails_when_forecasting_leaves_its_weight_to_the_others_on_record(
+    daily: Callable[..., Series],
+) -> None:
+    series = daily(9, noise=0.1)
+    broken = []
+    for row in (fit(series, horizon="lead")[0], fit(series)[0]):
+        parameters = json.loads(str(row["parameters"]))
+        experts = parameters["model"].get("experts", parameters["model"])
+        kept = experts["mstl_ets_day"]
+        for generation in (kept["then"], kept["now"]) if "then" in kept else (kept,):
+            del generation["smoothing"]
+        broken.append({**row, "parameters": json.dumps(parameters)})
+    made = outcome(series, *broken)
+    assert isinstance(made, Forecast)
+    assert made.failed == ("mstl_ets_day: KeyError: 'smoothing'",) * 2
+    assert made.lacks_outlook is None
+    assert "mstl_ets_day" not in "".join(made.frame["model"].unique())
+
+
+def test_an_outlook_without_any_expert_left_is_none_and_says_why(daily: Callable[..., Series]) -> None:
+    series = daily(5, noise=0.1)
+    lead, later = fit(series, horizon="lead")[0], fit(series)[0]
+    parameters = json.loads(str(later["parameters"]))
+    parameters["model"]["experts"] = {"crystal_ball": {}}
+    made = outcome(series, lead, {**later, "parameters": json.dumps(parameters)})
+    assert isinstance(made, Forecast)
+    assert "crystal_ball: KeyError" in str(made.lacks_outlook)
+
+
+def test_what_came_since_the_fit_corrects_the_margins(daily: Callable[..., Series]) -> None:
+    """Fitted at day 10; since then 1.3 times as much, of which a mean of three days knows too little. The upper
+    quantile is raised, beside the same fit without anything known since."""
+    series = daily(12, noise=0.05)
+    cutoff = series.start + timedelta(days=10)
+    (lead, later), _ = fit_series(series, cutoff=cutoff, target=TARGET, timer=itertools.count().__next__)
+    values = series.values.copy()
+    values[10 * 96 :] *= 1.3
+    parameters = json.loads(str(later["parameters"]))
+    parameters["model"] |= {"weights": {"seasonal_average_day": 1.0}, "experts": {"seasonal_average_day": {}}}
+    bounds = []
+    for since in (0, 36 * 4):
+        parameters["model"]["fitted"] += since
+        row = {**later, "parameters": json.dumps(parameters)}
+        frame = forecast(replace(series, values=values), lead, row, cutoff=cutoff + timedelta(hours=36))
+        bounds.append(frame["q95"].to_numpy()[TARGET.lead_steps :])
+    assert (bounds[0] > 1.03 * bounds[1]).all()
 
 
 def test_without_an_outlook_no_second_choice_is_made(make_series: Make) -> None:

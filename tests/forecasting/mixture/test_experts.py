@@ -107,19 +107,19 @@ def test_the_states_of_mstl_follow_statsforecasts_ets(daily: Callable[..., objec
     seen = view(values)
     parameters = MSTL_ETS_DAY.fit(seen)
     first = 6 * DAY_STEPS
-    paths = MSTL_ETS_DAY.paths(parameters, seen, first=first, horizon=1)
+    paths = MSTL_ETS_DAY.paths(parameters, seen, np.arange(first, len(values) + 1), 1)
     shape = np.resize(np.asarray(parameters["shape"]), len(values) + 1)
     adjusted = np.log(values + parameters["offset"]) - shape[:-1]
     begin = first - 2 * DAY_STEPS
-    start = [float(adjusted[begin : begin + 4].mean()), 0.0][: parameters["states"]]
+    alpha, beta, phi = parameters["smoothing"]
+    assert (beta, phi) == (0, 0), "a level without a trend suits a sine with noise"
     for origin in (first, first + 17, len(values)):
-        ets = AutoETS(season_length=1, model=parameters["components"][:3])
-        smoothing = [np.nan if x is None else x for x in parameters["smoothing"]]
+        ets = AutoETS(season_length=1, model="ANN")
         ets.model_ = {
             "m": 1,
-            "components": parameters["components"],
-            "par": np.array([*smoothing, *start]),
-            "n_params": len(start) + 1,
+            "components": "ANNN",
+            "par": np.array([alpha, np.nan, np.nan, np.nan, float(adjusted[begin : begin + 4].mean())]),
+            "n_params": 2,
             "fit": None,
         }
         level = ets.forward(adjusted[begin:origin], h=1)["mean"][0]

@@ -1,0 +1,210 @@
+"""The steps after the lead window: candidates weighed by their backtest, margins by horizon and hour of the day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from floorcast.errors import ForecastError, LeakageError
+from forecasting import backtest
+from forecasting.margins import Margins, Pairs
+from forecasting.models import BY_NAME, CANDIDATES, Model, Parameters
+from forecasting.models.base import DAY, HOUR, IntArray
+from forecasting.rows import MIXTURE, Row, fit_row, label, score_row
+from forecasting.series import FloatArray, View
+from forecasting.verdict import Target, Verdict, judge
+
+NO_MODEL = "none"
+"""Stands where a series cannot be forecast; the reason says why, and floors fall back."""
+
+SHARPNESS = 8.0
+"""Weights are exp(-SHARPNESS (loss / least loss - 1)), as those of exponentially weighted experts (Cesa-Bianchi and
+Lugosi, 2006) on losses relative to the best."""
+
+LEAST_WEIGHT = 0.02
+"""A candidate of less weight is left out until the next fit."""
+
+REPLAYED_EVERY = 2 * HOUR
+"""Between the origins that are forecast again to correct the margins by what came since the fit."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """`quantiles` (steps, levels) of each step from the cutoff on, the experts' `label`, and of those that `failed`
+    why."""
+
+    quantiles: FloatArray
+    label: str
+    failed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What became of one candidate: a backtest and its verdict, or the reason why there is none."""
+
+    model: Model
+    seconds: float
+    pairs: Pairs | None
+    verdict: Verdict | None
+    error: str | None
+    suited: bool = True
+
+
+def fit_outlook(view: View, at: Row, *, target: Target, timer: Callable[[], float]) -> tuple[Row, list[Row]]:
+    """A row of `floorcast.columns.FITS` for the outlook and one of `SCORES` for each candidate and the mixture.
+
+    A candidate that crashes or returns something that is no forecast is disqualified with the error recorded.
+    """
+    began = timer()
+    origins = backtest.origin_steps(view)
+    trials = [_try(model, view, origins, target, timer) for model in CANDIDATES]
+    weights, parameters = _weigh_and_fit(trials, view)
+    if not weights:
+        scores = [_score_row(at, trial, 0.0) for trial in trials]
+        return fit_row(at, NO_MODEL, "every candidate failed its backtest", {}, None), scores
+    mixed = _mixed(trials, weights)
+    verdict = judge(mixed, target=target, mean=_mean_before(view, origins))
+    if not isinstance(verdict, Verdict):
+        raise ForecastError(verdict)
+    mixture = score_row(
+        at,
+        MIXTURE,
+        weight=1.0,
+        chosen=True,
+        origins=verdict.origins,
+        pinball=verdict.score,
+        wape=verdict.wape,
+        bias=verdict.bias,
+        seconds=timer() - began,
+        error=None,
+    )
+    stored: Parameters = {
+        "settings": target.settings(view.step),
+        "model": {"fitted": view.first_index + len(view.values), "weights": weights, "experts": parameters},
+    }
+    row = fit_row(at, MIXTURE, _reason(verdict, weights, trials), stored, verdict.margins)
+    return row, [*(_score_row(at, trial, weights.get(trial.model.name, 0.0)) for trial in trials), mixture]
+
+
+def forecast_outlook(parameters: Parameters, margins: Margins, view: View, horizon: int) -> Outlook:
+    """Quantiles from a stored fit, corrected by what came since.
+
+    The experts' forecasts from the day before the fit on are made again with its parameters; only steps that came after
+    the fit are learned from, since it has not seen them. An expert that fails leaves its weight to the others. Raises
+    ForecastError where none is left.
+    """
+    day, count = view.steps_in(DAY), len(view.values)
+    fitted = parameters["fitted"] - view.first_index
+    replayed = np.arange(max(fitted - day, 1), count, max(view.steps_in(REPLAYED_EVERY), 1))
+    origins = np.append(replayed if count > fitted else replayed[:0], count)
+    shape = (len(origins), horizon)
+    paths: dict[str, FloatArray] = {}
+    failed: list[str] = []
+    for name, kept in parameters["experts"].items():
+        try:
+            paths[name] = backtest.checked(BY_NAME[name].paths(kept, view, origins, horizon), shape)
+        except LeakageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - its weight goes to the others, on record
+            failed.append(f"{name}: {type(error).__name__}: {error}")
+    weights = {name: parameters["weights"][name] for name in paths}
+    total = sum(weights.values())
+    if not total:
+        raise ForecastError("; ".join(failed), remedy="run `floorcast fit` to choose other models")
+    weights = {name: weight / total for name, weight in weights.items()}
+    pairs = backtest.pairs_of(view, origins, _weighted(paths, weights))
+    since = replace(pairs, actual=np.where(pairs.targets >= parameters["fitted"], pairs.actual, np.nan))
+    quantiles = margins.follow(since).apply(pairs.path[-1], pairs.targets[-1], pairs.day)
+    return Outlook(quantiles, label(weights), tuple(failed))
+
+
+def _try(model: Model, view: View, origins: IntArray, target: Target, timer: Callable[[], float]) -> _Trial:
+    before = view.first(origins[0])
+    lack = model.lacks(before)
+    if lack is not None:
+        return _Trial(model, 0.0, None, None, lack, suited=False)
+    began = timer()
+    try:
+        parameters = model.fit(before)
+        pairs = backtest.run(model, view, origins=origins, parameters=parameters, horizon=target.horizon_steps)
+    except LeakageError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a library raises disqualifies its candidate, on record
+        return _Trial(model, timer() - began, None, None, f"{type(error).__name__}: {error}")
+    verdict = judge(pairs, target=target, mean=_mean_before(view, origins))
+    if isinstance(verdict, str):
+        return _Trial(model, timer() - began, None, None, verdict)
+    return _Trial(model, timer() - began, pairs, verdict, None)
+
+
+def _weigh_and_fit(trials: list[_Trial], view: View) -> tuple[dict[str, float], dict[str, Parameters]]:
+    """The weights of the candidates that are kept, and their parameters from all of the history. One that fails there
+    is disqualified on record in `trials`, and the others are weighed anew."""
+    parameters: dict[str, Parameters] = {}
+    weights = _weights(trials)
+    while left := [name for name in weights if name not in parameters]:
+        place = next(i for i, trial in enumerate(trials) if trial.model.name == left[0])
+        try:
+            parameters[left[0]] = trials[place].model.fit(view)
+        except LeakageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a library raises disqualifies its candidate, on record
+            said = f"on all data: {type(error).__name__}: {error}"
+            trials[place] = replace(trials[place], pairs=None, verdict=None, error=said)
+            weights = _weights(trials)
+    return weights, {name: parameters[name] for name in weights}
+
+
+def _weights(trials: list[_Trial]) -> dict[str, float]:
+    scores = {trial.model.name: trial.verdict.score for trial in trials if trial.verdict is not None}
+    if not scores:
+        return {}
+    least = min(scores.values())
+    worse_by = {name: (score - least) / max(least, np.finfo(float).tiny) for name, score in scores.items()}
+    weights = {name: float(np.exp(-SHARPNESS * min(ratio, 1e3))) for name, ratio in worse_by.items()}
+    total = sum(weights.values())
+    kept = {name: weight for name, weight in weights.items() if weight >= LEAST_WEIGHT * total}
+    return {name: weight / sum(kept.values()) for name, weight in kept.items()}
+
+
+def _mixed(trials: list[_Trial], weights: Mapping[str, float]) -> Pairs:
+    pairs = {trial.model.name: trial.pairs for trial in trials if trial.pairs is not None}
+    paths = {name: pairs[name].path for name in weights}
+    return replace(pairs[next(iter(weights))], path=_weighted(paths, weights))
+
+
+def _weighted(paths: Mapping[str, FloatArray], weights: Mapping[str, float]) -> FloatArray:
+    mixed: FloatArray = np.sum([weight * paths[name] for name, weight in weights.items()], axis=0)
+    return mixed
+
+
+def _mean_before(view: View, origins: IntArray) -> float:
+    known = view.first(origins[0]).values
+    return float(np.nanmean(known)) if np.isfinite(known).any() else 0.0
+
+
+def _reason(verdict: Verdict, weights: Mapping[str, float], trials: list[_Trial]) -> str:
+    unsuited = [f"{trial.model.name}: {trial.error}" for trial in trials if not trial.suited]
+    if len(weights) == 1 and sum(trial.verdict is not None for trial in trials) == 1:
+        return "; ".join([f"{next(iter(weights))} alone suits", *unsuited])
+    last = next((trial.verdict.score for trial in trials if trial.model.name == "last_value" and trial.verdict), 0.0)
+    against = f", {verdict.score / last:.2f} of last value's" if last else ""
+    return f"pinball {verdict.score:.4g} tokens/s{against}; {label(weights)}"
+
+
+def _score_row(at: Row, trial: _Trial, weight: float) -> Row:
+    verdict = trial.verdict
+    return score_row(
+        at,
+        trial.model.name,
+        weight=weight,
+        chosen=weight > 0,
+        origins=verdict.origins if verdict else 0,
+        pinball=verdict.score if verdict else None,
+        wape=verdict.wape if verdict else None,
+        bias=verdict.bias if verdict else None,
+        seconds=trial.seconds,
+        error=trial.error,
+    )
