@@ -13,8 +13,8 @@ from floorcast.errors import ForecastError
 from floorcast.types import Frozen
 from forecasting.drift import said
 from forecasting.forecast import fitted_for
+from forecasting.outlook import NO_MODEL
 from forecasting.rows import Row, fits_frame, scores_frame
-from forecasting.selection import NO_MODEL
 from forecasting.series import Series
 from forecasting.verdict import Target
 from pipelines.progress import track

@@ -15,8 +15,8 @@ from floorcast.units import format_duration
 from forecasting.cleaning import aligned
 from forecasting.drift import find_all, said
 from forecasting.forecast import Forecast, Request, StoredFit, forecast_all
+from forecasting.outlook import NO_MODEL
 from forecasting.pools import kept_share, peak_factor
-from forecasting.selection import NO_MODEL
 from forecasting.series import Series
 from pipelines.project import Project
 from pipelines.stages.common import StageResult, count, read_series, run_id

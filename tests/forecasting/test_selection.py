@@ -15,8 +15,9 @@ from forecasting import backtest, outlook
 from forecasting.forecast import Forecast, Request, StoredFit, forecast_all
 from forecasting.models import BY_NAME, CANDIDATES
 from forecasting.models.base import IntArray, Parameters
+from forecasting.outlook import NO_MODEL
 from forecasting.rows import MIXTURE, Row, fits_frame, scores_frame
-from forecasting.selection import NO_MODEL, fit_series
+from forecasting.selection import fit_series
 from forecasting.series import FloatArray, Series, View
 from forecasting.verdict import Target, at_level, target_ends
 
