@@ -92,9 +92,9 @@ SCORES: Schema = {
 }
 """Key: workload_class, metric, horizon, cutoff, model. One row per candidate. weight is its share of the forecast: of
 the lead window's experts at the cutoff, of the outlook's models until the next fit, and of the `mixture` that either
-make 1; what is not `chosen` is left out. pinball (tokens/s) is at the floor's quantile, over the maximum within the lead window or over
-each step of the outlook; wape and bias are of the point forecast over the same (bias = sum(forecast - actual) /
-sum(actual)). error says why a candidate was disqualified, else null."""
+make 1; what is not `chosen` is left out. pinball (tokens/s) is at the floor's quantile, over the maximum within the
+lead window or over each step of the outlook; wape and bias are of the point forecast over the same (bias = sum(forecast
+- actual) / sum(actual)). error says why a candidate was disqualified, else null."""
 
 FORECASTS: Schema = {
     "workload_class": pl.String(),
