@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -82,14 +83,15 @@ def decide(signals: Signals, state: State, settings: Settings, now_s: float) -> 
         now_s - changed_at_s >= settings.in_cooldown_s,
     )
     cooled = np.where(cool, kept, current)
-    paced = _pace(cooled, current, state, settings, now_s)
+    pace_at = _pace_slot(len(current), now_s)
+    paced = _pace(cooled, current, pace_at, state, settings)
     safe = np.where(dead, np.maximum(current, settings.safe_replicas), paced)
     floored = np.maximum(safe, floor)
     desired = np.minimum(floored, ceiling)
 
     reactive = np.minimum(paced, ceiling)
     moves = np.array([np.maximum(reactive - current, 0), np.maximum(current - desired, 0)])
-    pace = put(state.pace_value, state.pace_slot, _pace_slot(moves, now_s), moves, combine=np.add)
+    pace = put(state.pace_value, state.pace_slot, pace_at, moves, combine=np.add)
     decision = Decision(
         desired=desired.astype(np.int64),
         release=np.maximum(current - desired, 0).astype(np.int64),
@@ -179,23 +181,23 @@ def _stabilize(
     return np.where(asked > current, raised, np.minimum(np.maximum(most, asked), current)), (values, slots)
 
 
-def _pace(wanted: Floats, current: Floats, state: State, settings: Settings, now_s: float) -> Floats:
+def _pace(wanted: Floats, current: Floats, at: Ints, state: State, settings: Settings) -> Floats:
     """No more replicas added, and let go, within a minute than allowed: a count, or a share of what was there."""
-    at = _pace_slot(np.array([current, current]), now_s)
     added, let_go = np.where(within(state.pace_slot, at), state.pace_value, 0).sum(axis=-2)
     most_out = np.maximum(settings.out_per_minute, _whole(settings.out_share_per_minute * (current - added)))
     most_in = np.maximum(settings.in_per_minute, _whole(settings.in_share_per_minute * (current + let_go)))
     highest = current + np.maximum(most_out - added, 0)
     lowest = current - np.maximum(most_in - let_go, 0)
-    paced: Floats = np.clip(wanted, lowest, highest)
+    paced: Floats = np.minimum(np.maximum(wanted, lowest), highest)
     return paced
 
 
-def _pace_slot(like: Floats, now_s: float) -> Ints:
-    return slot_of(now_s, np.full(like.shape, _MINUTE_S), PACE_SLOTS)
+def _pace_slot(lanes: int, now_s: float) -> Ints:
+    """[2, lanes]"""
+    return np.full((2, lanes), math.floor(now_s * (PACE_SLOTS - 1) / _MINUTE_S), dtype=np.int64)
 
 
 def _whole(replicas: Floats) -> Floats:
     """Up to whole replicas, from 0 on; float noise does not buy one."""
-    finite = np.clip(replicas, 0, _MOST_REPLICAS)
+    finite = np.minimum(np.maximum(replicas, 0), _MOST_REPLICAS)
     return np.maximum(np.ceil(finite - _ROUNDING * np.maximum(finite, 1)), 0)

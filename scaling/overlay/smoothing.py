@@ -11,6 +11,8 @@ from scaling.overlay.settings import RATES, Flags, Settings
 from scaling.overlay.signals import Kind, Signals
 from scaling.overlay.state import QUEUES, State
 
+_ROWS = [*Kind, *RATES]
+"""The kinds of the rows of `State.mean`."""
 _LARGEST = 1e15
 """Anything above is not a measurement."""
 _IDLE = 0.25
@@ -41,14 +43,11 @@ def observe(signals: Signals, state: State, settings: Settings, now_s: float) ->
     # A value below zero is a counter that was reset. Comparisons with NaN are false, so what is missing is not fresh.
     fresh = (live >= 0) & (live <= _LARGEST) & (signals.age_s <= settings.stale_after_s)
     since_s = np.maximum(now_s - state.seen_at_s, 0)
-    short = slice(RATES[0], RATES[-1] + 1)
-    values = np.concatenate([live, live[short]])
-    is_fresh = np.concatenate([fresh, fresh[short]])
-    elapsed_s = np.concatenate([since_s, since_s[short]])
     window_s = np.concatenate([settings.window_s, np.broadcast_to(settings.panic_window_s, (2, live.shape[1]))])
-    kept = np.exp(-elapsed_s / np.maximum(window_s / 2, 1e-9))
-    before = np.where(np.isfinite(state.mean), state.mean, 0)
-    mean = np.where(is_fresh, values + kept * (before - np.where(is_fresh, values, 0)), state.mean)
+    is_fresh = fresh[_ROWS]
+    values = np.where(is_fresh, live[_ROWS], 0)
+    kept = np.exp(-since_s[_ROWS] / np.maximum(window_s / 2, 1e-9))
+    mean = np.where(is_fresh, values + kept * (state.mean - values), state.mean)
     seen_at_s = np.where(fresh, now_s, state.seen_at_s)
     state = state._replace(mean=mean, seen_at_s=seen_at_s)
     observed = Observed(

@@ -67,6 +67,7 @@ _LEADING = {
     "pace_slot": (2, PACE_SLOTS),
 }
 _INITIAL = {
+    "mean": 0.0,
     "seen_at_s": -np.inf,
     "panic_until_s": -np.inf,
     "out_at_s": -np.inf,
