@@ -126,6 +126,17 @@ class CalendarEntry(Section):
             raise _refused(self, "never_starts", what, "correct `days`, `first` or `last`", "days")
         return self
 
+    def said(self, zone: str) -> str:
+        """As `quiet-hours: weekdays 22:00 to 06:00 Europe/Berlin, ceiling 10`, on the clock of its own zone, else of
+        `zone`."""
+        days = next((name for name, days in _SETS.items() if set(days) == set(self.days)), ", ".join(self.days))
+        every = "every day" if days == "all" else days
+        hours = f"{every} {_written(self.start)} to {_written(self.end)} {self.zone or zone}"
+        dates = [f"{word} {day}" for word, day in (("from", self.first), ("until", self.last)) if day]
+        limits = [f"{key} {value}" for key in ("minimum", "ceiling") if (value := getattr(self, key)) is not None]
+        kind = [self.kind] if self.kind != "hours" else []
+        return f"{self.name}: {', '.join([hours, *dates, *kind, *limits])}"
+
     def between(self, start: datetime, end: datetime, *, zone: str, wide: bool) -> tuple[Window, ...]:
         """Its occurrences that overlap [start, end), in order, on the clock of its own zone, else of `zone`.
 

@@ -31,6 +31,11 @@ def examine(project: Project, now: datetime) -> dict[str, Any]:
         "config": str(project.file),
         "mode": project.config.mode,
         "pools": {name: format_duration(project.config.lead(name)) for name in project.config.pools},
+        "calendars": {
+            name: [entry.said(project.config.zone) for entry in pool.calendar]
+            for name, pool in project.config.pools.items()
+            if pool.calendar
+        },
         "sources": sources,
         "classes_without_demand": sorted(set(project.config.classes) - seen),
     }
@@ -143,6 +148,8 @@ def say_examined(found: dict[str, Any], project: Project) -> None:
     say(f"{found['config']}: valid, mode {found['mode']}")
     for pool, lead in found["pools"].items():
         say(f"  pool {pool}: lead time {lead}, serves {', '.join(project.config.classes_of(pool))}")
+        for entry in found["calendars"].get(pool, ()):
+            say(f"    {entry}")
     for source in found["sources"]:
         {"prometheus": _say_live, "sql": _say_sql, "trace": _say_trace}[source["kind"]](source)
     for entry in (entry for source in found["sources"] for entry in source["classes"]):

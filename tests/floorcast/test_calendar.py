@@ -60,6 +60,28 @@ def test_an_entry_is_written_as_it_is_read() -> None:
     assert CalendarEntry.model_validate(entry.model_dump()) == entry
 
 
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (
+            {"name": "quiet", "days": "weekdays", "start": "22:00", "end": "6:00", "ceiling": 10},
+            "quiet: weekdays 22:00 to 06:00 Europe/Berlin, ceiling 10",
+        ),
+        (
+            {"name": "day", "days": ["mon", "sun"], "start": "08:00", "end": "24:00", "minimum": 2, "ceiling": 3},
+            "day: mon, sun 08:00 to 24:00 Europe/Berlin, minimum 2, ceiling 3",
+        ),
+        (
+            {"name": "works", "kind": "maintenance", "start": "02:00", "end": "04:00"}
+            | {"ceiling": 0, "zone": "Asia/Tokyo", "first": "2026-12-06", "last": "2026-12-20"},
+            "works: every day 02:00 to 04:00 Asia/Tokyo, from 2026-12-06, until 2026-12-20, maintenance, ceiling 0",
+        ),
+    ],
+)
+def test_an_entry_is_said_in_one_line(entry: dict[str, Any], said: str) -> None:
+    assert CalendarEntry.model_validate(entry).said("Europe/Berlin") == said
+
+
 REFUSED = {
     "unquoted": (
         "name: a, start: 08:00, end: 20:00, minimum: 3",

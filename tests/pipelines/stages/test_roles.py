@@ -150,7 +150,9 @@ def test_pages_show_both_pools_of_a_class_and_whose_lead_it_is(fleet):
     assert 'served by <a href="pool-chat-prefill.html">chat-prefill</a> and <a href="pool-chat-decode.html">' in page
     prefill = (project.output / "site" / "pool-chat-prefill.html").read_text()
     assert "that of chat-decode" in prefill
-    assert "ceiling works" in (project.output / "site" / "pool-chat-decode.html").read_text()
+    decode = (project.output / "site" / "pool-chat-decode.html").read_text()
+    assert "ceiling works" in decode
+    assert "By the clock: evening: every day 19:00 to 20:00 Europe/Berlin, minimum 50; works: every day" in decode
 
 
 def test_accuracy_is_judged_at_the_quantile_of_each_pool(fleet, live, now):
