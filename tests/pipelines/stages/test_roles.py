@@ -124,7 +124,9 @@ def test_the_calendar_holds_in_local_time_with_its_lead(fleet, now):
     floors = {at.hour: floor for at, (floor, _) in _reasons(project, "chat-decode", now).items()}
     assert floors[10] == 0
     assert [hour for hour in range(9, 21) if floors[hour] >= 50] == [15, 16, 17, 18]
-    assert ran["plan"].result.short["chat-decode"] > 0
+    [short] = (one for one in ran["plan"].result.shortfalls if one.pool == "chat-decode")
+    assert (short.start, short.end, short.rules) == (now + HOUR, now + 2 * HOUR, ("ceiling",))
+    assert short.replicas > 0
     schedule = read_schedule(project.output / "schedule.json")
     works = next(window for window in schedule.pools["chat-decode"].windows if window.start.hour == 10)
     assert (works.min_replicas, works.reason.clamped) == (0, "ceiling")
