@@ -53,6 +53,14 @@ DEMAND: Schema = {
 """Key: workload_class, step_start. Sums over the step as observed; a step not observed has no row.
 Peaks are the largest 1-minute mean inside the step. observed_fraction is in (0, 1]."""
 
+CACHED_TOKENS: Schema = {
+    "workload_class": pl.String(),
+    "step_start": TIME,
+    "cached_tokens_in": pl.Float64(),
+}
+"""Key: workload_class, step_start. Of a step's tokens in, as observed, those that the engines took from their prefix
+cache, so that they cost no prefill. A step of which that is not known has no row."""
+
 REJECTS: Schema = {
     "source": pl.String(),
     "file": pl.String(),

@@ -113,6 +113,9 @@ class Queries(Section):
     )
     tokens_out: str = Field(description="generated tokens per second")
     requests: str | None = Field(default=None, description="requests per second")
+    cached_tokens_in: str | None = Field(
+        default=None, description="prompt tokens per second that the prefix cache held, of those in tokens_in"
+    )
 
 
 Label = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]

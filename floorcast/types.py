@@ -73,6 +73,16 @@ class ClassDemand(Frozen):
     model_in: str
     model_out: str
     deadline: Deadline | None = Field(default=None, description="of a class planned by its deadline")
+    cached_share: float = Field(
+        default=0,
+        ge=0,
+        lt=1,
+        exclude_if=lambda share: share == 0,
+        description="of the prompt tokens, expected in the prefix cache, which tokens_in_per_s leaves out",
+    )
+    prompt_in_per_s: float | None = Field(
+        default=None, ge=0, exclude_if=lambda rate: rate is None, description="tokens in with those in the cache"
+    )
 
 
 class QuotaUse(Frozen):

@@ -9,7 +9,19 @@ from pydantic_core import PydanticCustomError
 
 from floorcast.event import Holidays
 from floorcast.pool import Slo
-from floorcast.section import Section
+from floorcast.section import Fraction, Section
+
+
+class PrefixCache(Section):
+    """Prompt tokens that the engines' prefix cache holds cost no prefill, and no replicas."""
+
+    share: Fraction | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="of the prompt tokens, to plan without; 0 plans for all of them. Unless given, what the engines' "
+        "own counters show to be there nearly always, where they have any",
+    )
 
 
 class WorkloadClass(Section):
@@ -46,6 +58,7 @@ class WorkloadClass(Section):
         default=None, description="what this class was called before; what is stored under that name counts as its own"
     )
     holidays: Holidays | None = Field(default=None, description="in place of the `holidays` of all")
+    prefix_cache: PrefixCache = Field(default=PrefixCache(), description="prompt tokens that cost no prefill")
 
     @model_validator(mode="after")
     def _scales_something(self) -> Self:

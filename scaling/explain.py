@@ -77,6 +77,7 @@ def _demand_lines(window: FloorWindow, pool: Pool) -> list[tuple[str, str]]:
     return [
         ("needed by", f"{_clock(window, reason.needed_by)}, when {reached} ({spread})"),
         ("classes", _classes(reason)),
+        *_cached(reason),
         *_deadlines(window),
         *_together(reason),
         ("capacity", _capacity(reason, pool)),
@@ -119,6 +120,19 @@ def _deadlines(window: FloorWindow) -> list[tuple[str, str]]:
         rest = f"all of it by {_clock(window, wait.done_by)}"
         lines.append(("deadline", f"{name} by deadline {format_duration(wait.wait_s)}: {', '.join([*parts, rest])}"))
     return lines
+
+
+def _cached(reason: Reason) -> list[tuple[str, str]]:
+    """What the prefix cache spares, where tokens in decided."""
+    if "in" not in _SIDES[reason.binding]:
+        return []
+    spared = [
+        f"{name} {_number(demand.prompt_in_per_s)} prompt tokens/s x (1 - {demand.cached_share:g}) = "
+        f"{_rate(demand.tokens_in_per_s)}"
+        for name, demand in reason.classes.items()
+        if demand.prompt_in_per_s
+    ]
+    return [("cached", f"{';  '.join(spared)}, the rest is in the prefix cache")] if spared else []
 
 
 def _together(reason: Reason) -> list[tuple[str, str]]:

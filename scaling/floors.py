@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -19,6 +20,7 @@ from scaling.calendar import limits
 from scaling.capacity import Ints
 from scaling.deadlines import schedule_deadlines
 from scaling.demand import METRICS
+from scaling.effective import effective, effective_history
 from scaling.ladder import RUNGS, Grid, gather
 from scaling.pool_floors import Move, PoolFloors, pool_floors
 from scaling.quotas import Claim, ration
@@ -44,6 +46,7 @@ def plan(
     published: FloorSchedule | None,
     shares: pl.DataFrame | None = None,
     in_force: pl.DataFrame | None = None,
+    cached: Mapping[str, float] | None = None,
 ) -> Plan:
     """Floors of every pool over the horizon, from the step that holds `now`.
 
@@ -52,6 +55,7 @@ def plan(
     POOL_SHARES frame that belongs to the forecasts; without one the quantiles of a pool's classes are added up.
     `in_force` are the floors of the steps before `now` (pool, window_start, min_replicas), for what classes that may
     wait still have waiting; without one, all they brought within their wait.
+    `cached` is the share of prompt tokens in the prefix cache by class, none unless given.
 
     The floor of a window covers the most demanding of all steps that overlap the window or the lead time after
     it. Then, in order: minimum margin, whole replicas, warm replicas; bounds; what was published, from the second
@@ -66,6 +70,8 @@ def plan(
     grid = Grid(start, config.step, windows + max(widths.values()) - 1)
     fresh_for = _FRESH_INTERVALS * max(config.publication_interval, config.step)
     figures = gather(config, grid, now=now, forecasts=forecasts, history=history, fresh_for=fresh_for)
+    figures = effective(figures, cached or {})
+    history = effective_history(history, cached or {})
     figures = schedule_deadlines(config, figures, grid, history=history, in_force=in_force)
     starts = pl.datetime_range(start, start + config.horizon, config.step, closed="left", time_zone="UTC", eager=True)
     times = [format_time(start + step * config.step) for step in range(grid.count + 1)]
@@ -109,6 +115,7 @@ def plan(
                     lead=_lead(config, name),
                     labels=figures.labels,
                     waiting=figures.waiting,
+                    cached=figures.cached,
                     uses=[use for use in uses if use.quota.covers(config.pools[name])],
                     specs=[config.classes[member] for member in one.classes],
                 ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import product
@@ -68,7 +69,8 @@ class Figures:
 
     `quantile` and `median` are tokens per second and NaN where nothing is known, `rung` is a position in RUNGS,
     and `labels[label]` names the model or rule of each figure. Of the classes in `waiting`, quantile and median are of
-    the work done in each step, not of that which arrives.
+    the work done in each step, not of that which arrives. `cached` is the share of its prompt tokens that a class's
+    tokens in leave out.
     """
 
     classes: tuple[str, ...]
@@ -78,6 +80,7 @@ class Figures:
     label: npt.NDArray[np.int32]
     labels: tuple[str, ...]
     waiting: dict[str, Waiting] = field(default_factory=dict)
+    cached: Mapping[str, float] = field(default_factory=dict)
 
 
 def fallback_replicas(pool: Pool) -> int:

@@ -33,14 +33,15 @@ def reasons(
     lead: dict[str, Any],
     labels: tuple[str, ...],
     waiting: Mapping[str, Waiting],
+    cached: Mapping[str, float],
     uses: Sequence[Use],
     specs: Sequence[WorkloadClass],
 ) -> list[str]:
     """One JSON object for each window of the pool.
 
     `times` are the starts of the grid's steps and its end, `lead` what reasons say of the pool's lead, `labels` those
-    that `made.class_label` counts in, `waiting` the classes planned by their deadlines, `uses` of the quotas that cover
-    the pool, and `specs` the classes of `made.classes`.
+    that `made.class_label` counts in, `waiting` the classes planned by their deadlines, `cached` the shares of prompt
+    tokens left out, `uses` of the quotas that cover the pool, and `specs` the classes of `made.classes`.
     """
     binding = np.where(made.on_fallback, Rung.FALLBACK.value, made.binding)
     counts = np.stack(
@@ -61,7 +62,7 @@ def reasons(
         "required_replicas": made.required.round(_DECIMALS).tolist(),
         "buffers": list(_buffers(made)),
         "adjustments": adjustments,
-        "classes": list(_classes(made, labels, _deadlines(made, waiting, times))),
+        "classes": list(_classes(made, labels, _deadlines(made, waiting, times), cached)),
         "clamped": [clamped_by(move["rule"] for move in moves) for moves in adjustments],
         "shortfall_replicas": made.shortfall.tolist(),
         "quotas": list(_quotas(uses, len(binding))),
@@ -124,7 +125,10 @@ def _deadlines(
 
 
 def _classes(
-    made: PoolFloors, labels: tuple[str, ...], deadlines: Mapping[str, list[dict[str, Any] | None]]
+    made: PoolFloors,
+    labels: tuple[str, ...],
+    deadlines: Mapping[str, list[dict[str, Any] | None]],
+    cached: Mapping[str, float],
 ) -> Iterator[dict[str, dict[str, Any]]]:
     """Each class's figures at the deciding step; one not known is 0 and its model `missing`."""
     rates = np.nan_to_num(made.class_quantile).transpose(2, 0, 1).tolist()
@@ -140,6 +144,7 @@ def _classes(
                 "model_in": labels[model[0]],
                 "model_out": labels[model[1]],
                 **({"deadline": deadlines[name][window]} if name in deadlines else {}),
+                **(_cached(rate[0], cached[name]) if name in cached else {}),
             }
             for name, rate, median, model in zip(made.classes, window_rates, window_medians, window_models, strict=True)
         }
@@ -166,3 +171,7 @@ def _admission(made: PoolFloors, pool: Pool, specs: Sequence[WorkloadClass]) -> 
             name: {"share": share, "tokens_in_per_s": rate_in, "tokens_out_per_s": rate_out}
             for name, share, (rate_in, rate_out) in zip(made.classes, served, budget, strict=True)
         }
+
+
+def _cached(tokens_in_per_s: float, share: float) -> dict[str, float]:
+    return {"cached_share": share, "prompt_in_per_s": round(tokens_in_per_s / (1 - share), DECIMALS)}

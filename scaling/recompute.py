@@ -27,6 +27,10 @@ def recompute(reason: Reason, pool: Pool) -> int:
     """
     _same("quantile", reason.quantile, pool.margin.quantile)
     figures = reason.classes.values()
+    for name, demand in reason.classes.items():
+        if demand.prompt_in_per_s is not None:
+            computed = demand.prompt_in_per_s * (1 - demand.cached_share)
+            _same(f"tokens in per s of {name}, without cached ones", demand.tokens_in_per_s, computed)
     classes = np.array([[c.tokens_in_per_s, c.tokens_out_per_s] for c in figures]).reshape(-1, 2, 1)
     medians = np.array([[c.median_in_per_s, c.median_out_per_s] for c in figures]).reshape(-1, 2, 1)
     share, peak = np.array([[reason.share_in], [reason.share_out]]), np.array([[reason.peak_in], [reason.peak_out]])

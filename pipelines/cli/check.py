@@ -52,10 +52,11 @@ def _examine(source: TraceSource | PrometheusSource | SqlSource, project: Projec
 def _examine_live(source: PrometheusSource, project: Project, now: datetime) -> dict[str, Any]:
     from pipelines.sources import examine as examine_live
     from pipelines.sources.prometheus.client import address
+    from pipelines.sources.prometheus.presets import COUNTERS
 
     classes = []
     for one in examine_live(source, project.config.classes, now):
-        tokens = [counter for counter in one.counters if counter.metric != "requests"]
+        tokens = [counter for counter in one.counters if counter.metric in COUNTERS[:2]]
         firsts = [counter.first for counter in tokens if counter.first]
         lasts = [counter.last for counter in tokens if counter.last]
         counters = [
@@ -218,6 +219,8 @@ def _say_unused(source: dict[str, Any]) -> None:
 
 def _say_live(source: dict[str, Any]) -> None:
     """A block for each class. It fits 80 columns, but for names and labels, which are never cut."""
+    from pipelines.sources.prometheus.presets import CACHED
+
     asked = "your queries" if source["asked_for"] == "queries" else f"preset {source['asked_for']}"
     say(f"\nsource {source['source']}: {source['url']}, {asked}")
     for entry in source["classes"]:
@@ -226,7 +229,7 @@ def _say_live(source: dict[str, Any]) -> None:
             ("counter", "series", "every", "first (UTC)", "last (UTC)", "history", "gaps"),
             (
                 (
-                    counter["metric"],
+                    "cached in" if counter["metric"] == CACHED else counter["metric"],
                     counter["series"] or "none",
                     "-" if counter["resolution_s"] is None else format_duration(counter["resolution_s"]),
                     _minute(counter["first"]),

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from floorcast.columns import REJECTS, empty
+from floorcast.columns import CACHED_TOKENS, REJECTS, empty
 
 CLOCK_TOLERANCE = timedelta(minutes=1)
 """How far clocks that are kept in time may differ."""
@@ -22,6 +22,8 @@ class Chunk:
     end: datetime
     demand: pl.DataFrame
     """`floorcast.columns.DEMAND`"""
+    cached: pl.DataFrame = field(default_factory=lambda: empty(CACHED_TOKENS))
+    """`floorcast.columns.CACHED_TOKENS` of steps of `demand`, where the source tells."""
     samples: int
     """Samples or rows read, those before and after the chunk included."""
     server_s: float

@@ -15,7 +15,9 @@ from pipelines.project import Project
 from pipelines.publishers.schedule import LATEST, read_schedule
 from pipelines.stages.common import StageResult, count, read_series, run_id
 from scaling.deadlines import replayed
+from scaling.effective import LOOK_BACK, cached_shares
 from scaling.floors import plan as plan_floors
+from store.cached_tokens import read_cached_tokens
 from store.connection import open_store
 from store.floors import floors_in_force, write_floors
 from store.forecasts import read_forecast
@@ -70,6 +72,7 @@ def plan(project: Project, now: datetime) -> PlanResult:
     with open_store(project.store_path) as store:
         forecasts = read_forecast(store, at=as_of)
         shares = read_pool_shares(store, at=as_of)
+        cached = read_cached_tokens(store, start=as_of - LOOK_BACK, end=as_of)
         before = latest_publication(store, before=as_of)
         in_force = floors_in_force(store, start=as_of - replayed(project.config), end=as_of)
     made = plan_floors(
@@ -80,6 +83,7 @@ def plan(project: Project, now: datetime) -> PlanResult:
         published=_published(project, before, as_of),
         shares=shares,
         in_force=in_force,
+        cached=cached_shares(project.config, cached, history, now=as_of),
     )
     with open_store(project.store_path) as store:
         write_floors(store, run_id("plan", as_of), made.floors)

@@ -23,6 +23,7 @@ from pipelines.sources.traces.result import MAX_REJECTS_KEPT
 from pipelines.stages.common import count
 from pipelines.stages.losses import given_and_gone, lost_steps, of_sums, silenced_steps, steps_given, without
 from pipelines.stages.resume import asked, lagging, legs, reached
+from store.cached_tokens import upsert_cached_tokens
 from store.connection import Store, open_store
 from store.demand import demand_extent, read_demand, replace_demand, upsert_demand
 from store.rejects import read_rejects, replace_rejects
@@ -150,6 +151,7 @@ class Reading:
                         write_watermarks(store, source.name, wanted, known)
                     else:
                         reopened += self._replace(store, source, span, chunk.demand, extent)
+                    upsert_cached_tokens(store, chunk.cached)
                     _add_rejects(store, source.name, chunk.rejects)
         kept = pl.concat(lost)
         if kept.height:

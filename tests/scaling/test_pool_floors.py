@@ -53,6 +53,7 @@ def limited(make_config, make_forecasts, now):
             lead={"lead_s": 600},
             labels=figures.labels,
             waiting={},
+            cached={},
             uses=[],
             specs=[config.classes["chat"]],
         )

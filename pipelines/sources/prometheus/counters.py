@@ -25,8 +25,8 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from floorcast.columns import DEMAND, Schema, conform
-from pipelines.sources.prometheus.presets import COUNTERS
+from floorcast.columns import CACHED_TOKENS, DEMAND, Schema, conform
+from pipelines.sources.prometheus.presets import CACHED, COUNTERS
 
 SAMPLES: Schema = {
     "workload_class": pl.String(),
@@ -36,8 +36,8 @@ SAMPLES: Schema = {
     "t": pl.Int64(),
     "value": pl.Float64(),
 }
-"""metric is one of `presets.COUNTERS`; counter and series are numbers of the caller's choice, each of one class and
-metric; t is in milliseconds since 1970."""
+"""metric is one of `presets.COUNTERS`, or CACHED; counter and series are numbers of the caller's choice, each of one
+class and metric; t is in milliseconds since 1970."""
 
 MINUTES: Schema = {
     "workload_class": pl.String(),
@@ -136,6 +136,21 @@ def to_demand(minutes: pl.DataFrame, *, step: timedelta, source: str) -> pl.Data
         ),
         DEMAND,
     ).sort("workload_class", "step_start")
+
+
+def to_cached(minutes: pl.DataFrame, demand: pl.DataFrame, *, step: timedelta) -> pl.DataFrame:
+    """CACHED_TOKENS of the steps of `demand`, from the `MINUTES` it was made of: of the same share of each step as its
+    tokens in, and never more than them. A step of which the cache's counter was not observed has no row."""
+    per_step = step // timedelta(minutes=1)
+    cached = (
+        minutes.filter(metric=CACHED)
+        .group_by("workload_class", step=pl.col("minute") // per_step, maintain_order=True)
+        .agg(count=pl.col("count").sum(), observed=pl.col("observed").sum() / per_step)
+        .with_columns(step_start=(pl.col("step") * per_step * _MINUTE_MS * 1000).cast(pl.Datetime("us", "UTC")))
+    )
+    joined = demand.join(cached, on=["workload_class", "step_start"], how="inner", maintain_order="left")
+    count = pl.col("count") * pl.col("observed_fraction") / pl.col("observed").clip(upper_bound=1)
+    return conform(joined.with_columns(cached_tokens_in=pl.min_horizontal(count, "tokens_in")), CACHED_TOKENS)
 
 
 def _spans(samples: pl.DataFrame) -> pl.DataFrame:

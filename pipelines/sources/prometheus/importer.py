@@ -17,8 +17,16 @@ from floorcast.units import EPOCH, floor_to_step
 from floorcast.workload import WorkloadClass
 from pipelines.sources.chunk import CLOCK_TOLERANCE, Chunk
 from pipelines.sources.prometheus.client import PrometheusClient, Series
-from pipelines.sources.prometheus.counters import GAP_INTERVALS, MINUTES, intervals, per_minute, seen_until, to_demand
-from pipelines.sources.prometheus.presets import COUNTERS, PRESETS, matchers, selector
+from pipelines.sources.prometheus.counters import (
+    GAP_INTERVALS,
+    MINUTES,
+    intervals,
+    per_minute,
+    seen_until,
+    to_cached,
+    to_demand,
+)
+from pipelines.sources.prometheus.presets import CACHED, COUNTERS, PRESETS, matchers, selector
 from pipelines.sources.prometheus.series import to_samples
 
 _MINUTE = timedelta(minutes=1)
@@ -78,10 +86,12 @@ def import_prometheus(
             complete = min(high, max(proven, settled))
             if complete > low:
                 demand = to_demand(found.minutes, step=step, source=source.name)
+                demand = demand.filter(pl.col("step_start") < complete)
                 yield Chunk(
                     start=low,
                     end=complete,
-                    demand=demand.filter(pl.col("step_start") < complete),
+                    demand=demand,
+                    cached=to_cached(found.minutes, demand, step=step),
                     samples=found.samples,
                     server_s=found.server_s,
                     ahead=found.ahead,
@@ -124,11 +134,12 @@ def questions(source: PrometheusSource, classes: Mapping[str, WorkloadClass]) ->
         if source.queries is None:
             counters = PRESETS[source.preset].counters
             asked += [
-                Question(name, metric, labels, counters[metric], selector(counters[metric], labels))
-                for metric in counters
+                Question(name, metric, labels, names, selector(names, labels))
+                for metric, names in [*counters.items(), (CACHED, PRESETS[source.preset].cached)]
+                if names
             ]
             continue
-        for metric in COUNTERS:
+        for metric in (*COUNTERS, CACHED):
             promql = getattr(source.queries, metric)
             if promql is not None:
                 asked.append(Question(name, metric, labels, (), promql.replace("$selector", labels)))

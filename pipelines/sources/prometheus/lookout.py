@@ -12,6 +12,7 @@ from floorcast.units import EPOCH
 from floorcast.workload import WorkloadClass
 from pipelines.sources.prometheus.client import PrometheusClient
 from pipelines.sources.prometheus.importer import Question, questions
+from pipelines.sources.prometheus.presets import COUNTERS
 
 _CELL = timedelta(minutes=5)
 _AT_ONCE = timedelta(days=7)
@@ -29,7 +30,7 @@ def first_samples(
 
     Raises ConfigError and DataError as `import_prometheus` does.
     """
-    asked = [one for one in questions(source, classes) if one.workload_class in since and one.metric != "requests"]
+    asked = [one for one in questions(source, classes) if one.workload_class in since and one.metric in COUNTERS[:2]]
     with PrometheusClient(source) as client, ThreadPoolExecutor(source.concurrency) as pool:
         answers = pool.map(lambda one: _first(client, one, since[one.workload_class], end), asked)
         found: dict[str, datetime | None] = {}

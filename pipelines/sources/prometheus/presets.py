@@ -14,6 +14,8 @@ from typing import Literal
 from floorcast.errors import ConfigError
 
 COUNTERS = ("tokens_in", "tokens_out", "requests")
+CACHED = "cached_tokens_in"
+"""Prompt tokens that the prefix cache held, of those in `tokens_in`."""
 
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -32,10 +34,12 @@ class Signal:
 
 @dataclass(frozen=True)
 class Preset:
-    """An engine's counters by what they count (see `COUNTERS`), and its live signals by their common name."""
+    """An engine's counters by what they count (see `COUNTERS`), its live signals by their common name, and the counter
+    of CACHED, of an engine that has one."""
 
     counters: Mapping[str, tuple[str, ...]]
     signals: Mapping[str, Signal]
+    cached: tuple[str, ...] = ()
 
 
 def _spelled(*names: str) -> tuple[str, ...]:
@@ -70,6 +74,8 @@ PRESETS: Mapping[str, Preset] = {
             "e2e_s": _histogram("vllm:e2e_request_latency_seconds"),
             "queue_s": _histogram("vllm:request_queue_time_seconds"),
         },
+        # The second counts tokens too, and is there in versions without the first.
+        cached=(*_total("vllm:prompt_tokens_cached"), *_total("vllm:prefix_cache_hits")),
     ),
     "sglang": Preset(
         counters={
@@ -85,6 +91,7 @@ PRESETS: Mapping[str, Preset] = {
             "itl_s": _histogram("sglang:inter_token_latency_seconds"),
             "e2e_s": _histogram("sglang:e2e_request_latency_seconds"),
         },
+        cached=_total("sglang:cached_tokens"),
     ),
     "tgi": Preset(
         counters={
