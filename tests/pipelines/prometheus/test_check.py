@@ -92,7 +92,7 @@ def test_it_tells_which_series_were_merged_and_which_rise_alike(command: list[st
         next(entry for entry in found["sources"][0]["classes"] if entry["class"] == name) for name in ("chat", "steady")
     )
     assert {"prometheus", "job"} <= set(chat["counters"][0]["merged_by"])
-    assert [counter["doubts"] for counter in chat["counters"]] == [[]] * 3
+    assert not any(counter["doubts"] for counter in chat["counters"])
     [doubt] = [text for text in steady["missing"] if "alike" in text]
     assert doubt.startswith("tokens_in, tokens_out: 1 pair of series, which rise alike and are both counted;")
     assert doubt.endswith("what tells them apart: instance, pod")
