@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from floorcast.calendar import check_calendars
 from floorcast.columns import Metric
 from floorcast.event import Event, Holidays, Zone
+from floorcast.placement import check_placement
 from floorcast.pool import Pool
 from floorcast.quota import Quota, check_quotas
 from floorcast.references import check_events, check_references, check_roles, check_siblings
@@ -110,6 +111,7 @@ class Config(Section):
             check_events,
             check_siblings,
             check_calendars,
+            check_placement,
             check_quotas,
         ):
             check(self)
@@ -156,13 +158,9 @@ class Config(Section):
         """The classes a pool serves, in name order."""
         return tuple(sorted(name for name, spec in self.classes.items() if pool in spec.pools))
 
-    def planned_on(self) -> dict[str, list[str]]:
-        """By pool the classes that its floors are planned for: those that name it first of all that do its work."""
-        planned: dict[str, list[str]] = {pool: [] for pool in self.pools}
-        for name in self.classes:
-            for pool in {self.pool_of(name, "tokens_in"), self.pool_of(name, "tokens_out")}:
-                planned[pool].append(name)
-        return planned
+    def class_lead_steps(self, workload_class: str) -> int:
+        """The longest of the lead windows of the pools that serve a class."""
+        return max(self.lead_steps(pool) for pool in self.classes[workload_class].pools)
 
     def pool_of(self, workload_class: str, metric: str) -> str:
         """The name of the pool whose floors are planned for a metric of a class: the first that does that work."""

@@ -22,6 +22,22 @@ class Gpu(Section):
     type: str = Field(min_length=1, description="its name, as in H100")
     per_replica: int = Field(default=1, ge=1, description="GPUs that one replica takes")
     usd_per_gpu_hour: float = Field(default=0.0, ge=0, description="price; 0 means not known, and no cost is shown")
+    spot: bool = Field(default=False, description="whether all its replicas are spot capacity, which may be taken away")
+    spot_usd_per_gpu_hour: float | None = Field(
+        default=None, gt=0, description="price of spot capacity; of a spot pool in place of usd_per_gpu_hour"
+    )
+    reserved_usd_per_gpu_hour: float | None = Field(
+        default=None, gt=0, description="price of reserved capacity, paid whether it is used or not"
+    )
+    max_spot_share: Fraction = Field(
+        default=0.0, ge=0, le=1, description="how much of a pool that is not spot could be, where the split is reckoned"
+    )
+
+    @property
+    def price(self) -> float | None:
+        """USD per GPU-hour of a floor's replicas; None where it is not known."""
+        usd = self.spot_usd_per_gpu_hour if self.spot and self.spot_usd_per_gpu_hour else self.usd_per_gpu_hour
+        return usd or None
 
 
 class Capacity(Section):
@@ -126,6 +142,9 @@ class Pool(Section):
     )
     region: str | None = Field(default=None, description="shown on the pages")
     gpu: Gpu = Field(description="the hardware of one replica")
+    max_context_tokens: int | None = Field(
+        default=None, ge=1, description="tokens of the longest request that it can hold; any unless given"
+    )
     capacity: Capacity = Field(description="what one replica sustains within its SLO")
     startup: Startup = Field(description="how long a replica takes to serve")
     bounds: Bounds = Field(description="replicas that no floor leaves")

@@ -65,7 +65,7 @@ def check_references(config: Config) -> None:
 
 
 def check_roles(config: Config) -> None:
-    """A class is served by one unified pool, or by one prefill and one decode pool."""
+    """A class is served by unified pools, or by one prefill and one decode pool."""
     for name, spec in config.classes.items():
         roles = {pool: config.pools[pool].role for pool in spec.pools}
         of = [f"{role} pool {pool}" for pool, role in roles.items()]
@@ -75,8 +75,8 @@ def check_roles(config: Config) -> None:
             what, hint = f"names pool {next(p for p in roles if spec.pools.count(p) > 1)} twice", "name it once"
         elif "unified" in roles.values() and len(set(roles.values())) > 1:
             what, hint = f"names {' and '.join(of)}", "a unified pool does both alone; drop it, or the others"
-        elif len(set(roles.values())) < len(roles):
-            what, hint = f"names {' and '.join(of)}", "several pools for the same work are not supported yet; name one"
+        elif missing and len(set(roles.values())) < len(roles):
+            what, hint = f"names {' and '.join(of)}", "only unified pools can share a class; name one pool of each role"
         elif missing and len(roles) == 1:
             what = (
                 f"names {of[0]} and no {missing} pool, so its tokens {'out' if missing == 'decode' else 'in'} have none"

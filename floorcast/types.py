@@ -83,6 +83,13 @@ class ClassDemand(Frozen):
     prompt_in_per_s: float | None = Field(
         default=None, ge=0, exclude_if=lambda rate: rate is None, description="tokens in with those in the cache"
     )
+    share: float = Field(
+        default=1,
+        ge=0,
+        le=1,
+        exclude_if=lambda share: share == 1,
+        description="of the class that is placed on this pool, where several serve it; its figures are of that part",
+    )
 
 
 class QuotaUse(Frozen):

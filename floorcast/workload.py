@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from floorcast.event import Holidays
+from floorcast.placement import LongContext
 from floorcast.pool import Slo
 from floorcast.section import Fraction, Section
 
@@ -32,7 +33,8 @@ class WorkloadClass(Section):
     )
     pools: tuple[str, ...] = Field(
         min_length=1,
-        description="the pool that serves this class, or the prefill and the decode pool that do so together",
+        description="the pool that serves this class, the prefill and the decode pool that do so together, or several "
+        "unified pools on which it is placed at least cost, the first of equals first",
     )
     priority: int = Field(
         default=100,
@@ -47,6 +49,10 @@ class WorkloadClass(Section):
         description="among classes of one priority: the share served keeps the proportion of the weights",
     )
     slo: Slo | None = Field(default=None, description="what this class is promised; its pool's unless given")
+    max_spot_share: Fraction | None = Field(
+        default=None, ge=0, le=1, description="of a class of several pools: at most so much of it runs on spot pools"
+    )
+    long_context: LongContext | None = Field(default=None, description="requests that not every pool can hold")
     match: dict[str, str] = Field(
         default_factory=dict, description="labels of this class's series at the Prometheus sources"
     )

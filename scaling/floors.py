@@ -22,6 +22,7 @@ from scaling.deadlines import schedule_deadlines
 from scaling.demand import METRICS
 from scaling.effective import effective, effective_history
 from scaling.ladder import RUNGS, Grid, gather
+from scaling.placement import Relaxation, place
 from scaling.pool_floors import Move, PoolFloors, pool_floors
 from scaling.quotas import Claim, ration
 from scaling.reasons import reasons
@@ -31,10 +32,12 @@ _FRESH_INTERVALS = 3
 
 @dataclass(frozen=True)
 class Plan:
-    """`floors` is a FLOORS frame; `rungs` is what `worst_rungs` says of it."""
+    """`floors` is a FLOORS frame; `rungs` is what `worst_rungs` says of it; `relax` says which limits leave no room for
+    classes of several pools."""
 
     floors: pl.DataFrame
     rungs: dict[str, Rung]
+    relax: tuple[Relaxation, ...] = ()
 
 
 def plan(
@@ -76,27 +79,38 @@ def plan(
     starts = pl.datetime_range(start, start + config.horizon, config.step, closed="left", time_zone="UTC", eager=True)
     times = [format_time(start + step * config.step) for step in range(grid.count + 1)]
     position = {workload_class: place for place, workload_class in enumerate(figures.classes)}
-    members = {pool: sorted(position[name] for name in names) for pool, names in config.planned_on().items()}
+    members = {pool: [position[name] for name in config.classes_of(pool)] for pool in config.pools}
     kept = {} if shares is None else _kept(config, shares, forecasts)
+    before = {name: _published(published, name, grid, windows) for name in config.pools}
+    of_pool = {
+        name: np.array([kept.get((name, metric.value), (1.0, 1.0)) for metric in METRICS]).T for name in config.pools
+    }
+    peaks = {name: peak for name, (_, peak) in of_pool.items()}
+    placement = place(config, figures, grid, peaks=peaks, before=before, published=published)
     made, claims = {}, {}
     for name in sorted(config.pools):
         pool, width = config.pools[name], widths[name]
-        before = _published(published, name, grid, windows)
+        share, peak = of_pool[name]
+        own, places = figures, members[name]
+        if name in placement.shares:
+            own, places = figures.part(places, placement.shares[name]), list(range(len(places)))
+            # What is kept of the classes' spread is known of them whole, or of the same part of each.
+            share = np.where(np.ptp(placement.shares[name][:, :width], axis=0).any(), 1.0, share)
         made[name] = pool_floors(
             pool,
-            figures,
-            members[name],
+            own,
+            places,
             grid,
             windows=windows,
             width=width,
-            before=before,
-            share=np.array([kept.get((name, metric.value), (1.0, 1.0))[0] for metric in METRICS]),
-            peak=np.array([kept.get((name, metric.value), (1.0, 1.0))[1] for metric in METRICS]),
+            before=before[name],
+            share=share,
+            peak=peak,
             limits=limits(pool.calendar, grid, windows=windows, width=width, zone=config.zone)
             if pool.calendar
             else None,
         )
-        claims[name] = _claim(made[name], pool, before)
+        claims[name] = _claim(made[name], pool, before[name])
     granted, uses = ration(config, claims)
     made = {name: _cut(one, granted[name]) if name in granted else one for name, one in made.items()}
     frames = [
@@ -118,13 +132,14 @@ def plan(
                     cached=figures.cached,
                     uses=[use for use in uses if use.quota.covers(config.pools[name])],
                     specs=[config.classes[member] for member in one.classes],
+                    placed=placement.shares.get(name),
                 ),
             }
         )
         for name, one in made.items()
     ]
     floors = conform(pl.concat(frames), FLOORS)
-    return Plan(floors, worst_rungs(config, floors, now=now))
+    return Plan(floors, worst_rungs(config, floors, now=now), placement.relax)
 
 
 def _lead(config: Config, pool: str) -> dict[str, Any]:
@@ -160,9 +175,9 @@ def _kept(config: Config, shares: pl.DataFrame, forecasts: pl.DataFrame) -> dict
     classes speaks of other forecasts, and is 1."""
     cutoffs = forecasts.group_by("workload_class", "metric").agg(pl.col("cutoff").max())
     newest = {(name, metric): cutoff for name, metric, cutoff in cutoffs.iter_rows()}
-    kept, planned = {}, config.planned_on()
+    kept = {}
     for row in shares.to_dicts():
-        own = all(newest.get((name, row["metric"])) == row["cutoff"] for name in planned.get(row["pool"], ()))
+        own = all(newest.get((name, row["metric"])) == row["cutoff"] for name in config.classes_of(row["pool"]))
         kept[row["pool"], row["metric"]] = (row["share"] if own else 1.0, row["peak"])
     return kept
 

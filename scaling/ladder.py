@@ -82,6 +82,18 @@ class Figures:
     waiting: dict[str, Waiting] = field(default_factory=dict)
     cached: Mapping[str, float] = field(default_factory=dict)
 
+    def part(self, members: list[int], shares: Floats) -> Figures:
+        """Of the `members` alone, the part [members, steps] of each. Of no part all is known: it is nothing."""
+        part, none = shares[:, None, :], shares[:, None, :] == 0
+        return Figures(
+            classes=tuple(self.classes[member] for member in members),
+            quantile=np.where(none, 0.0, self.quantile[members] * part),
+            median=np.where(none, 0.0, self.median[members] * part),
+            rung=np.where(none, np.int8(_FRESH), self.rung[members]),
+            label=self.label[members],
+            labels=self.labels,
+        )
+
 
 def fallback_replicas(pool: Pool) -> int:
     """The last rung: what a pool gets when a class's demand is not known at all."""

@@ -15,6 +15,7 @@ from floorcast.pool import Pool
 from floorcast.types import Rung
 from floorcast.workload import WorkloadClass
 from scaling.admission import admitted, class_rates
+from scaling.capacity import Floats
 from scaling.demand import DECIMALS
 from scaling.ladder import Waiting
 from scaling.pool_floors import PoolFloors
@@ -36,12 +37,14 @@ def reasons(
     cached: Mapping[str, float],
     uses: Sequence[Use],
     specs: Sequence[WorkloadClass],
+    placed: Floats | None = None,
 ) -> list[str]:
     """One JSON object for each window of the pool.
 
     `times` are the starts of the grid's steps and its end, `lead` what reasons say of the pool's lead, `labels` those
     that `made.class_label` counts in, `waiting` the classes planned by their deadlines, `cached` the shares of prompt
-    tokens left out, `uses` of the quotas that cover the pool, and `specs` the classes of `made.classes`.
+    tokens left out, `uses` of the quotas that cover the pool, `specs` the classes of `made.classes`, and `placed` [classes, steps]
+    the share of each that is placed on this pool, all of it unless given.
     """
     binding = np.where(made.on_fallback, Rung.FALLBACK.value, made.binding)
     counts = np.stack(
@@ -62,7 +65,7 @@ def reasons(
         "required_replicas": made.required.round(_DECIMALS).tolist(),
         "buffers": list(_buffers(made)),
         "adjustments": adjustments,
-        "classes": list(_classes(made, labels, _deadlines(made, waiting, times), cached)),
+        "classes": list(_classes(made, labels, _deadlines(made, waiting, times), cached, placed)),
         "clamped": [clamped_by(move["rule"] for move in moves) for moves in adjustments],
         "shortfall_replicas": made.shortfall.tolist(),
         "quotas": list(_quotas(uses, len(binding))),
@@ -129,12 +132,16 @@ def _classes(
     labels: tuple[str, ...],
     deadlines: Mapping[str, list[dict[str, Any] | None]],
     cached: Mapping[str, float],
+    placed: Floats | None,
 ) -> Iterator[dict[str, dict[str, Any]]]:
     """Each class's figures at the deciding step; one not known is 0 and its model `missing`."""
     rates = np.nan_to_num(made.class_quantile).transpose(2, 0, 1).tolist()
     medians = np.nan_to_num(made.class_median).transpose(2, 0, 1).tolist()
     models = made.class_label.transpose(2, 0, 1).tolist()
-    for window, (window_rates, window_medians, window_models) in enumerate(zip(rates, medians, models, strict=True)):
+    shares = np.ones((len(models), len(made.classes))) if placed is None else placed[:, made.deciding].T
+    for window, (window_rates, window_medians, window_models, window_shares) in enumerate(
+        zip(rates, medians, models, shares.tolist(), strict=True)
+    ):
         yield {
             name: {
                 "tokens_in_per_s": rate[0],
@@ -145,8 +152,11 @@ def _classes(
                 "model_out": labels[model[1]],
                 **({"deadline": deadlines[name][window]} if name in deadlines else {}),
                 **(_cached(rate[0], cached[name]) if name in cached else {}),
+                "share": share,
             }
-            for name, rate, median, model in zip(made.classes, window_rates, window_medians, window_models, strict=True)
+            for name, rate, median, model, share in zip(
+                made.classes, window_rates, window_medians, window_models, window_shares, strict=True
+            )
         }
 
 

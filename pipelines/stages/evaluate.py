@@ -51,7 +51,7 @@ def evaluate(project: Project, now: datetime) -> EvaluateResult:
     judge = partial(
         evaluate_forecasts,
         series=series,
-        lead={name: config.lead_steps(spec.pools[0]) * config.step for name, spec in config.classes.items()},
+        lead={name: config.class_lead_steps(name) * config.step for name in config.classes},
         quantile={key: config.pools[config.pool_of(*key)].margin.quantile for key in product(config.classes, Metric)},
     )
     accuracy = judge(forecasts)

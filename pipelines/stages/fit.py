@@ -130,7 +130,7 @@ def target_of(project: Project, one: Series, as_of: datetime) -> Target:
     pool = config.pool_of(one.workload_class, one.metric)
     return Target(
         quantile=config.pools[pool].margin.quantile,
-        lead_steps=config.lead_steps(pool),
+        lead_steps=config.class_lead_steps(one.workload_class),
         horizon_steps=_horizon_steps(project, one.end, as_of),
         late_steps=min((as_of - one.end) // config.step, LATEST // config.step),
     )

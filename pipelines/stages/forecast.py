@@ -124,8 +124,8 @@ def _pool_shares(
     by_class = {name: rows for (name,), rows in demand.partition_by("workload_class", as_dict=True).items()}
     before = {(row["pool"], row["metric"]): row["peak"] for row in known.to_dicts()}
     rows = []
-    for (pool, names), metric in product(config.planned_on().items(), Metric):
-        spec, keys = config.pools[pool], [(name, metric) for name in names]
+    for pool, metric in product(config.pools, Metric):
+        spec, keys = config.pools[pool], [(name, metric) for name in config.classes_of(pool)]
         if metric in spec.metrics and keys and all(key in done for key in keys):
             members = [(requests[key].series, done[key]) for key in keys]
             cutoff = max(requests[key].cutoff for key in keys)
