@@ -104,14 +104,14 @@ def _sharing(config: Config, tolerant: list[str]) -> list[list[str]]:
 
 def _place(config: Config, figures: Figures, name: str) -> _Place:
     """A prefill and a decode pool are levelled on the sum of their replicas."""
-    position, planned = {other: at for at, other in enumerate(figures.classes)}, config.planned_on()
+    position = {other: at for at, other in enumerate(figures.classes)}
     served = [config.pool_of(name, metric) for metric in METRICS]
     capacities = [config.pools[pool].capacity for pool in served]
     sustained = np.array([capacities[0].prefill_tokens_per_s, capacities[1].decode_tokens_per_s])
     return _Place(
         pools=tuple(dict.fromkeys(served)),
         weight=1 / (sustained * [capacity.target_utilization for capacity in capacities]),
-        beside=tuple(tuple(position[other] for other in planned[pool]) for pool in served),
+        beside=tuple(tuple(position[other] for other in config.classes_of(pool)) for pool in served),
         adds=served[0] != served[1] or capacities[0].combine == "sum",
     )
 

@@ -157,7 +157,7 @@ classes:
         ),
         ("[decode]", "decode pool decode and no prefill pool, so its tokens in have none", "`role: prefill` beside it"),
         ("[prefill, unified]", "prefill pool prefill and unified pool unified", "a unified pool does both alone"),
-        ("[prefill, decode, other-decode]", "and decode pool other-decode", "not supported yet; name one"),
+        ("[prefill, decode, other-decode]", "and decode pool other-decode", "only unified pools can share a class"),
         ("[decode, decode]", "names pool decode twice", "name it once"),
     ],
 )

@@ -1,0 +1,71 @@
+"""What `check` refuses of classes that several pools are to serve."""
+
+from __future__ import annotations
+
+import pytest
+
+from floorcast.config import Config
+from floorcast.errors import ConfigError
+from floorcast.parsing import parse_config
+
+POOL = """
+    capacity: {prefill_tokens_per_s: 4800, decode_tokens_per_s: 2600}
+    startup: {p90: 4m}
+    bounds: {min: 0, max: 40}
+"""
+POOLS = f"""
+pools:
+  base:
+    gpu: {{type: A10G, usd_per_gpu_hour: 1.2}}
+    max_context_tokens: 8192{POOL}
+  long:
+    gpu: {{type: H100, usd_per_gpu_hour: 4}}{POOL}
+  spot:
+    gpu: {{type: A10G, usd_per_gpu_hour: 1.2, spot_usd_per_gpu_hour: 0.5, spot: true}}
+    max_context_tokens: 65536{POOL}
+  free:
+    gpu: {{type: L4}}{POOL}
+  other:
+    gpu: {{type: L4, usd_per_gpu_hour: 1}}
+    margin: {{quantile: 0.9}}{POOL}
+classes:
+  rest: {{pools: [free]}}
+  more: {{pools: [other]}}
+  some: {{pools: [spot]}}
+  all: {{pools: [base, long]}}
+"""
+
+
+def parsed(chat: str) -> Config:
+    return parse_config(f"{POOLS}  chat: {chat}\n", file="floorcast.yaml", environment={})
+
+
+def test_a_class_of_several_priced_pools_is_taken() -> None:
+    config = parsed("{pools: [base, long, spot], max_spot_share: 30%, long_context: {tokens: 32768, share: 15%}}")
+    assert config.classes_of("spot") == ("chat", "some")
+    assert [config.pools[name].gpu.price for name in ("base", "spot", "free")] == [1.2, 0.5, None]
+
+
+@pytest.mark.parametrize(
+    ("chat", "says"),
+    [
+        ("{pools: [base, free]}", ["price of free is not known", "`gpu.usd_per_gpu_hour`"]),
+        ("{pools: [base, other]}", ["base 0.95, other 0.9", "`margin.quantile`"]),
+        ("{pools: [base, spot]}", ["classes.chat.max_spot_share", "not how much of it", "max_spot_share: 30%"]),
+        (
+            "{pools: [base], long_context: {tokens: 32768, share: 15%}}",
+            ["classes.chat.long_context", "32,768 tokens, which none of its pools holds", "`max_context_tokens`"],
+        ),
+        (
+            "{pools: [base, spot], max_spot_share: 10%, long_context: {tokens: 32768, share: 15%}}",
+            ["10% on spot, but 15% is long context", "raise `max_spot_share`"],
+        ),
+        ("{pools: [base, base]}", ["names pool base twice"]),
+        ("{pools: [base, long], max_spot_share: 1.2}", ["max_spot_share", "1.2"]),
+    ],
+)
+def test_what_cannot_be_placed_is_refused_with_a_remedy(chat: str, says: list[str]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parsed(chat)
+    text = str(refused.value)
+    assert [part for part in says if part not in text] == []
