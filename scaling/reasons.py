@@ -43,8 +43,8 @@ def reasons(
 
     `times` are the starts of the grid's steps and its end, `lead` what reasons say of the pool's lead, `labels` those
     that `made.class_label` counts in, `waiting` the classes planned by their deadlines, `cached` the shares of prompt
-    tokens left out, `uses` of the quotas that cover the pool, `specs` the classes of `made.classes`, and `placed` [classes, steps]
-    the share of each that is placed on this pool, all of it unless given.
+    tokens left out, `uses` of the quotas that cover the pool, `specs` the classes of `made.classes`, and `placed`
+    [classes, steps] the share of each that is placed on this pool, all of it unless given.
     """
     binding = np.where(made.on_fallback, Rung.FALLBACK.value, made.binding)
     counts = np.stack(
