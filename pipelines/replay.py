@@ -1,0 +1,136 @@
+"""Replay a project's stored demand and published floors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+import polars as pl
+
+from floorcast.errors import DataError, NotFoundError
+from floorcast.event import Window
+from floorcast.units import ceil_to_step, format_duration
+from pipelines.project import Project
+from pipelines.stages.common import read_stored
+from scaling.capacity import Floats, Ints
+from scaling.replay.compare import Comparison, compare
+from scaling.replay.conditions import Conditions, conditions_of
+from scaling.replay.traffic import Traffic, from_demand, work
+from store.connection import open_store
+from store.floors import floors_in_force
+
+STEP_S = 10.0
+PAST = timedelta(days=14)
+"""How far before the interval demand is looked at for floors that are made from past days."""
+OURS = "floorcast"
+
+
+@dataclass(frozen=True)
+class PoolReplay:
+    """One pool's comparison from `start` to `end`. `notes` say what it rests on."""
+
+    pool: str
+    start: datetime
+    end: datetime
+    comparison: Comparison
+    notes: tuple[str, ...]
+
+
+def replay_pool(project: Project, name: str, *, now: datetime, days: float, seed: int) -> PoolReplay:
+    """Every policy on the last `days` of a pool's stored demand before `now`, on the floors published then where there
+    are any; then from the first of them on, so that all policies see the same.
+
+    Raises NotFoundError for a pool that is not configured or plans no class, DataError where no demand is stored.
+    """
+    config = project.config
+    classes = config.planned_on().get(name, [])
+    if not classes:
+        raise NotFoundError(
+            f"no pool {name} that classes are planned on",
+            where=str(project.file),
+            remedy=f"name one of {', '.join(pool for pool, planned in config.planned_on().items() if planned)}",
+        )
+    end = project.as_of(now)
+    first = ceil_to_step(end - timedelta(days=days), config.step)
+    demand = read_stored(project, [Window(first - PAST, end)], classes=classes)
+    if demand.is_empty():
+        raise DataError(
+            f"no demand is stored from {first - PAST:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC",
+            where=f"pool {name}",
+            remedy="run `floorcast ingest`, or name a time with --now that has demand before it",
+        )
+    with open_store(project.store_path) as store:
+        floors = floors_in_force(store, start=first, end=end).filter(pool=name)
+    begin = demand.select(pl.col("step_start").min()).item()
+    start = max(first, begin, floors["window_start"].min() or first)
+    pool, notes = config.pools[name], []
+    traffic = _traffic(project, name, demand, start=start, end=end, seed=seed)
+    past = _traffic(project, name, demand, start=begin, end=end, seed=seed)
+    required = _required(past, project, name)
+    if floors.is_empty():
+        notes.append(f"no floors are published for this time; {OURS} is left out")
+        published: dict[str, Ints] = {}
+    else:
+        grid = pl.datetime_range(start, end, config.step, closed="left", time_zone="UTC", time_unit="us", eager=True)
+        joined = grid.alias("window_start").to_frame().join(floors, on="window_start", how="left")
+        missing = joined["min_replicas"].null_count()
+        published = {OURS: joined["min_replicas"].fill_null(pool.bounds.min).to_numpy()}
+        if missing:
+            notes.append(f"{missing:,} of {joined.height:,} steps had no valid floor; bounds.min stands for it")
+        if start > first:
+            notes.append(f"replayed from {start:%Y-%m-%d %H:%M} UTC, where published floors begin")
+    conditions = conditions_of(pool)
+    notes += _assumed(conditions)
+    found = compare(
+        traffic,
+        pool=pool,
+        conditions=conditions,
+        required=required,
+        window_s=config.step_s,
+        floors=published,
+        seed=seed,
+    )
+    return PoolReplay(name, start, end, found, tuple(notes))
+
+
+def _traffic(
+    project: Project, name: str, demand: pl.DataFrame, *, start: datetime, end: datetime, seed: int
+) -> Traffic:
+    """A stream for each priority among the pool's classes, the highest first."""
+    config = project.config
+    by_priority: dict[int, list[str]] = {}
+    for one in config.planned_on()[name]:
+        by_priority.setdefault(config.classes[one].priority, []).append(one)
+    streams = tuple(
+        from_demand(
+            demand,
+            classes=by_priority[priority],
+            start=start,
+            end=end,
+            step=config.step,
+            seed=seed,
+            name=", ".join(sorted(by_priority[priority])),
+            step_s=STEP_S,
+            max_wait_s=config.pools[name].slo.max_wait.total_seconds(),
+        )
+        for priority in sorted(by_priority, reverse=True)
+    )
+    return Traffic(start, STEP_S, streams)
+
+
+def _required(traffic: Traffic, project: Project, name: str) -> Floats:
+    """[windows] replicas that each step of the configuration's grid took at the target utilization."""
+    pool = project.config.pools[name]
+    load = np.sum([work(stream, pool, traffic.step_s) for stream in traffic.streams], axis=0)
+    means: Floats = load.reshape(-1, round(project.config.step_s / traffic.step_s)).mean(axis=1)
+    return means / traffic.step_s / pool.capacity.target_utilization
+
+
+def _assumed(conditions: Conditions) -> list[str]:
+    low, high = conditions.metric_age_s
+    return [
+        f"assumed: every startup takes {format_duration(float(conditions.startup_s.max()))}, metrics are {low:g} to "
+        f"{high:g} s old, the policy decides every {conditions.tick_s:g} s, and a replica under pressure gives "
+        f"{conditions.knee.most:g} times its capacity with {conditions.knee.ttft_s[-1]:g} s to the first token"
+    ]
