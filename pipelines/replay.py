@@ -14,9 +14,11 @@ from floorcast.units import ceil_to_step, format_duration
 from pipelines.project import Project
 from pipelines.stages.common import read_stored
 from scaling.capacity import Floats, Ints
+from scaling.effective import LOOK_BACK, cached_shares, effective_history
 from scaling.replay.compare import Comparison, compare
 from scaling.replay.conditions import Conditions, conditions_of
 from scaling.replay.traffic import Traffic, from_demand, work
+from store.cached_tokens import read_cached_tokens
 from store.connection import open_store
 from store.floors import floors_in_force
 
@@ -61,7 +63,9 @@ def replay_pool(project: Project, name: str, *, now: datetime, days: float, seed
             remedy="run `floorcast ingest`, or name a time with --now that has demand before it",
         )
     with open_store(project.store_path) as store:
+        cached = read_cached_tokens(store, start=end - LOOK_BACK, end=end)
         floors = floors_in_force(store, start=first, end=end).filter(pool=name)
+    demand = effective_history(demand, cached_shares(config, cached, demand, now=end))
     begin = demand.select(pl.col("step_start").min()).item()
     start = max(first, begin, floors["window_start"].min() or first)
     pool, notes = config.pools[name], []
@@ -97,24 +101,26 @@ def replay_pool(project: Project, name: str, *, now: datetime, days: float, seed
 def _traffic(
     project: Project, name: str, demand: pl.DataFrame, *, start: datetime, end: datetime, seed: int
 ) -> Traffic:
-    """A stream for each priority among the pool's classes, the highest first."""
+    """A stream for each priority and longest wait among the pool's classes: the highest priority first, and of the same
+    priority who may wait least."""
     config = project.config
-    by_priority: dict[int, list[str]] = {}
+    alike: dict[tuple[int, timedelta], list[str]] = {}
     for one in config.planned_on()[name]:
-        by_priority.setdefault(config.classes[one].priority, []).append(one)
+        slo = config.classes[one].slo or config.pools[name].slo
+        alike.setdefault((config.classes[one].priority, slo.max_wait), []).append(one)
     streams = tuple(
         from_demand(
             demand,
-            classes=by_priority[priority],
+            classes=classes,
             start=start,
             end=end,
             step=config.step,
             seed=seed,
-            name=", ".join(sorted(by_priority[priority])),
+            name=", ".join(sorted(classes)),
             step_s=STEP_S,
-            max_wait_s=config.pools[name].slo.max_wait.total_seconds(),
+            max_wait_s=max_wait.total_seconds(),
         )
-        for priority in sorted(by_priority, reverse=True)
+        for (_, max_wait), classes in sorted(alike.items(), key=lambda item: (-item[0][0], item[0][1]))
     )
     return Traffic(start, STEP_S, streams)
 

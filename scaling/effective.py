@@ -41,7 +41,7 @@ def effective(figures: Figures, cached: Mapping[str, float]) -> Figures:
 def effective_history(history: pl.DataFrame, cached: Mapping[str, float]) -> pl.DataFrame:
     """DEMAND with the tokens in that `effective` leaves."""
     left = pl.col("workload_class").replace_strict(cached, default=0.0, return_dtype=pl.Float64)
-    return history.with_columns(pl.col("tokens_in") * (1 - left)) if cached else history
+    return history.with_columns(pl.col("tokens_in", "peak_tokens_in_per_s") * (1 - left)) if cached else history
 
 
 def cached_shares(config: Config, cached: pl.DataFrame, history: pl.DataFrame, *, now: datetime) -> dict[str, float]:

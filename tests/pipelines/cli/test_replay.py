@@ -18,14 +18,14 @@ def at(moment) -> str:
 
 
 def test_it_replays_published_floors_from_where_they_begin(main, published, now):
-    later = now + timedelta(hours=3)
+    later = now + timedelta(hours=2)
     assert main("ingest", "--now", at(later), cwd=published.base).code == 0
     words = ("replay", "chat-70b", "--days", "1", "--now", at(later))
     ran = main(*words, "--figure", "replay.html", "--json", cwd=published.base)
     assert (ran.code, ran.err) == (0, "")
     said = json.loads(ran.out)
     (pool,) = said["pools"]
-    assert (pool["start"], pool["end"]) == ("2026-11-16T09:00:00Z", "2026-11-16T12:00:00Z")
+    assert (pool["start"], pool["end"]) == ("2026-11-16T09:00:00Z", "2026-11-16T11:00:00Z")
     assert {row["policy"] for row in pool["policies"]} == POLICIES | {"floorcast"}
     assert all(row["over_clairvoyant"] >= 1 for row in pool["policies"] if row["kept"])
     assert pool["notes"][0] == "replayed from 2026-11-16 09:00 UTC, where published floors begin"
