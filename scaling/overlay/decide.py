@@ -91,7 +91,9 @@ def decide(signals: Signals, state: State, settings: Settings, now_s: float) -> 
 
     reactive = np.minimum(paced, ceiling)
     moves = np.array([np.maximum(reactive - current, 0), np.maximum(current - desired, 0)])
-    pace = put(state.pace_value, state.pace_slot, pace_at, moves, combine=np.add)
+    pace = state.pace_value, state.pace_slot
+    if moves.any():
+        pace = put(*pace, pace_at, moves, combine=np.add)
     decision = Decision(
         desired=desired.astype(np.int64),
         release=np.maximum(current - desired, 0).astype(np.int64),
@@ -148,9 +150,11 @@ def _panic(
 ) -> tuple[Flags, Wishes, Floats]:
     """Whether a panic begins or lasts, with the wishes, and until when."""
     made = wishes(signals, observed, settings, current)
+    if not settings.enabled[Trigger.PANIC].any():
+        return np.zeros(len(current), dtype=np.bool_), made, state.panic_until_s
     ready = np.maximum(np.where(signals.ready >= 0, signals.ready, current), 1)
     begins = settings.enabled[Trigger.PANIC] & (made.panic >= settings.panic_threshold * ready)
-    panicking = begins | (state.panic_until_s > now_s)
+    panicking = begins | (settings.enabled[Trigger.PANIC] & (state.panic_until_s > now_s))
     made.up[Trigger.PANIC] = np.where(panicking, made.panic, -np.inf)
     made.down[Trigger.PANIC] = np.where(panicking, current, -np.inf)
     return panicking, made, np.where(begins, now_s + settings.panic_hold_s, state.panic_until_s)
@@ -183,6 +187,8 @@ def _stabilize(
 
 def _pace(wanted: Floats, current: Floats, at: Ints, state: State, settings: Settings) -> Floats:
     """No more replicas added, and let go, within a minute than allowed: a count, or a share of what was there."""
+    if (wanted == current).all():
+        return wanted
     added, let_go = np.where(within(state.pace_slot, at), state.pace_value, 0).sum(axis=-2)
     most_out = np.maximum(settings.out_per_minute, _whole(settings.out_share_per_minute * (current - added)))
     most_in = np.maximum(settings.in_per_minute, _whole(settings.in_share_per_minute * (current + let_go)))

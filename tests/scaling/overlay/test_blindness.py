@@ -34,6 +34,16 @@ def test_a_signal_lost_holds_and_the_others_may_still_raise(settings, play, lost
     assert desired(decisions)[3] > 10
 
 
+@pytest.mark.parametrize("policy", ["hybrid", "lookahead"])
+@pytest.mark.parametrize("lost", ["waiting_tokens_in", "waiting_tokens_out"])
+def test_a_backlog_lost_holds(settings, play, policy, lost):
+    lane = settings(**AT_ONCE, policy=policy)
+    backlog = {"waiting_tokens_in": 0.0, "waiting_tokens_out": 0.0}
+    without = {name: value for name, value in (load(4) | backlog).items() if name != lost}
+    assert desired(play(lane, [(0, load(10, **backlog)), (15, without)])) == [10, 10]
+    assert desired(play(lane, [(0, load(10, **backlog)), (15, load(4, **backlog))])) == [10, 4]
+
+
 def test_a_stale_signal_is_a_lost_one(settings, play):
     """Stale after two minutes."""
     lane = settings(**AT_ONCE)

@@ -203,7 +203,8 @@ def test_a_true_backlog_is_believed_as_long_as_it_lasts(settings, play, queue):
 
 def test_requests_that_wait_for_the_first_replica_are_no_stuck_queue(settings, play):
     lane = settings(**overlay(policy="hybrid"), bounds=(0, 50))
-    ticks = [(15.0 * i, {"waiting_requests": 5, "ready": 0, "starting": 1}) for i in range(160)]
+    waits = {"waiting_requests": 5, "tokens_in_per_s": 0, "tokens_out_per_s": 0, "ready": 0, "starting": 1}
+    ticks = [(15.0 * i, waits) for i in range(160)]
     decisions = play(lane, ticks)
     assert set(desired(decisions)) == {1}
 
