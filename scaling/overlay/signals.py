@@ -15,7 +15,7 @@ class Kind(IntEnum):
     """The live signals, in the order of the rows of `Signals.live`."""
 
     TOKENS_IN_PER_S = 0
-    """Prompt tokens per second, all replicas together, without those that a prefix cache holds: what prefill computes."""
+    """Prompt tokens per second, all replicas together, without those that a prefix cache holds."""
     TOKENS_OUT_PER_S = 1
     """Generated tokens per second, all replicas together."""
     WAITING_REQUESTS = 2
