@@ -12,7 +12,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.forecast.data import Pair, read_pair
+from benchmarks.forecast.data import Pair, demo_series, read_pair
 from benchmarks.forecast.judge import judge_series, why_left_out
 from benchmarks.forecast.scale import measure
 from benchmarks.forecast.summary import frame_of, summarise
@@ -55,7 +55,10 @@ def main() -> None:
     arguments.add_argument("--rates", type=Path, action="append", help="a ServeGen file of rates; may be repeated")
     arguments.add_argument("--lengths", type=Path, action="append", help="its file of lengths, in the same order")
     arguments.add_argument("--classes", type=int, default=1000, help="of the timing; 0 leaves it out")
+    arguments.add_argument("--demo-weeks", type=int, default=6, help="of the demo fleet's traffic; 0 leaves it out")
     given = arguments.parse_args()
+    if given.demo_weeks == 1:
+        raise SystemExit("one week of demo history is too short to be judged: give 2 or more, or 0")
     pairs = pairs_of(given)
     began = time.perf_counter()
     try:
@@ -70,6 +73,11 @@ def main() -> None:
     frame = frame_of(judge_all(judged))
     summary, detail = summarise(frame)
     detail |= {"models": [pair.model for pair in pairs], "left_out": left_out, "seconds": time.perf_counter() - began}
+    made = None
+    if given.demo_weeks:
+        made = frame_of(judge_all(demo_series(weeks=given.demo_weeks)))
+        demo_summary, detail["demo"] = summarise(made)
+        summary |= {f"demo_{name}": value for name, value in demo_summary.items()}
     if given.classes:
         timed, how = measure(given.classes)
         summary |= timed
@@ -77,7 +85,7 @@ def main() -> None:
     summary["peak_memory_gib"] = peak_memory_gib()
     write("forecast", summary=summary, detail=detail, out=given.json)
     if given.json:
-        given.json.with_suffix(".md").write_text(render(frame, summary, detail), encoding="utf-8")
+        given.json.with_suffix(".md").write_text(render(frame, summary, detail, made), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""A ServeGen pair of files as series: the four largest clients, the next eight, the rest, and all of them."""
+"""Series to judge forecasts on: of a ServeGen pair of files, and of the demo fleet.
+
+Of ServeGen: the four largest clients, the next eight together, the rest together, and all.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from floorcast.errors import DataError
 from floorcast.source import TraceSource
 from floorcast.units import parse_time
 from forecasting.series import FloatArray, Series
+from pipelines.demo.generate import MINUTE, generate_minutes
 from pipelines.sources import import_trace
 
 STEP = timedelta(minutes=10)
@@ -22,6 +26,9 @@ START = parse_time("2026-11-01T00:00:00+08:00")
 
 ALONE, TOGETHER = 4, 8
 """How many of the largest clients are classes of their own, and how many of the next are one."""
+
+DEMO_END = parse_time("2026-11-30T08:50:00Z")
+DEMO_SEED = 7
 
 Clients = dict[str, tuple[int, ...]]
 
@@ -68,6 +75,15 @@ def group_clients(demand: pl.DataFrame) -> Clients:
     rest = ALONE + TOGETHER
     groups |= {"next-8": tuple(ranked[ALONE:rest]), "rest": tuple(ranked[rest:])}
     return {name: members for name, members in groups.items() if members}
+
+
+def demo_series(*, weeks: int) -> list[Series]:
+    """Both metrics of the classes of `floorcast demo`, of the seed and the end that it has, over so many weeks."""
+    minutes = generate_minutes(end=DEMO_END, days=7 * weeks, rng=np.random.default_rng(DEMO_SEED))
+    steps = minutes.group_by("workload_class", step_start=pl.col("minute_start").dt.truncate(STEP)).agg(
+        pl.col(*Metric).sum(), observed_fraction=pl.len() * MINUTE / STEP
+    )
+    return to_series(steps.sort("workload_class", "step_start"), model="demo")
 
 
 def to_series(demand: pl.DataFrame, *, model: str) -> list[Series]:

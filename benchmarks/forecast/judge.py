@@ -21,6 +21,9 @@ OUTLOOK = "day"
 HOUR = DAY // 24
 EVALUATED = 4 * DAY
 MARGIN_WINDOW = 6 * DAY
+CALIBRATED = 14 * DAY
+"""The newest days, after the first `MARGIN_WINDOW`, over which the calibration of the outlook is told."""
+
 OURS, OWN_MARGIN = "floorcast", "own"
 
 Row = dict[str, str | float]
@@ -115,15 +118,22 @@ def _judge_ours(truth: _Truth) -> list[Row]:
         actual = truth.ahead(MARGIN_WINDOW, steps).max(axis=1)[:, None]
         skipped = evaluated - MARGIN_WINDOW
         row = truth.row(horizon, OURS, OWN_MARGIN, quantiles[skipped:], actual[skipped:])
-        every = truth.row(horizon, OURS, OWN_MARGIN, quantiles, actual)
-        row |= {f"share_of_all_{level}": every[f"share_{level}"] for level in LEVELS}
-        rows.append(row | {"seconds": seconds, "daily_share": share, "targets_of_all": every["targets"]})
-    origins = range(evaluated, len(series.values), HOUR)
+        rows.append(row | _of_all(truth.row(horizon, OURS, OWN_MARGIN, quantiles, actual), seconds, share))
+    hours_before = (evaluated - max(MARGIN_WINDOW, len(series.values) - CALIBRATED)) // HOUR
+    origins = range(evaluated - hours_before * HOUR, len(series.values), HOUR)
     began = time.perf_counter()
-    outlook = outlook_quantiles(series, origins=origins, horizon=DAY, refit_every=DAY, levels=LEVELS)
+    outlook, weights = outlook_quantiles(series, origins=origins, horizon=DAY, refit_every=DAY, levels=LEVELS)
     seconds = time.perf_counter() - began
-    row = truth.row(OUTLOOK, OURS, OWN_MARGIN, outlook, truth.ahead(evaluated, DAY)[::HOUR])
-    return [*rows, row | {"seconds": seconds, "daily_share": share}]
+    actual = truth.ahead(origins[0], DAY)[::HOUR]
+    row = truth.row(OUTLOOK, OURS, OWN_MARGIN, outlook[hours_before:], actual[hours_before:])
+    row |= _of_all(truth.row(OUTLOOK, OURS, OWN_MARGIN, outlook, actual), seconds, share)
+    return [*rows, row | {f"weight of {name}": weight for name, weight in weights.items()}]
+
+
+def _of_all(every: Row, seconds: float, daily_share: float) -> Row:
+    """What is told of all origins that floorcast forecast at, `every` their row."""
+    shares = {f"share_of_all_{level}": every[f"share_{level}"] for level in LEVELS}
+    return {**shares, "seconds": seconds, "daily_share": daily_share, "targets_of_all": every["targets"]}
 
 
 def _judge_alternative(truth: _Truth, name: str, paths: FloatArray, margin: Margin) -> list[Row]:

@@ -9,6 +9,7 @@ own functions.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from floorcast.columns import QUANTILE_LEVELS, quantile_column
 from floorcast.errors import ForecastError
 from forecasting.forecast import Request, StoredFit, forecast_all
 from forecasting.mixture import replay
+from forecasting.rows import MIXTURE
 from forecasting.selection import fit_series
 from forecasting.series import FloatArray, Series
 from forecasting.verdict import Target
@@ -33,25 +35,32 @@ def lead_quantiles(series: Series, *, lead_steps: int, first: int, levels: Seque
 
 def outlook_quantiles(
     series: Series, *, origins: Sequence[int], horizon: int, refit_every: int, levels: Sequence[float]
-) -> FloatArray:
-    """Quantiles of each of the next `horizon` steps: (origins, horizon, levels). Fitted at the first origin and then
-    every `refit_every` steps, each time on what was known then. Raises ForecastError where one cannot be made."""
+) -> tuple[FloatArray, dict[str, float]]:
+    """Quantiles of each of the next `horizon` steps, (origins, horizon, levels), and the mean weight of each candidate.
+
+    Fitted at the first origin and then every `refit_every` steps, each time on what was known then. A candidate is
+    named `lead NAME` or `outlook NAME`. Raises ForecastError where a forecast cannot be made.
+    """
     target = Target(quantile=FLOOR_QUANTILE, lead_steps=LONGEST_LEAD, horizon_steps=horizon)
     columns = [quantile_column(level) for level in levels]
     requests: list[Request] = []
     fits: dict[str, StoredFit] = {}
+    weights: dict[str, list[float]] = defaultdict(list)
     for origin in origins:
         cutoff = series.start + origin * series.step
         if (origin - origins[0]) % refit_every == 0:
-            rows, _ = fit_series(series, cutoff=cutoff, target=target, timer=time.perf_counter)
+            rows, scores = fit_series(series, cutoff=cutoff, target=target, timer=time.perf_counter)
             fits = {
                 str(row["horizon"]): StoredFit(str(row["model"]), str(row["parameters"]), str(row["margins"]))
                 for row in rows
             }
+            for score in scores:
+                if score["model"] != MIXTURE:
+                    weights[f"{score['horizon']} {score['model']}"].append(float(str(score["weight"])))
         requests.append(Request(series, cutoff, target, lead=fits["lead"], outlook=fits["outlook"]))
     made: list[FloatArray] = []
     for request, outcome in zip(requests, forecast_all(requests), strict=True):
         if isinstance(outcome, str):
             raise ForecastError(outcome, where=f"{request.where} at {request.cutoff}")
         made.append(outcome.frame.select(columns).to_numpy())
-    return np.stack(made)
+    return np.stack(made), {name: float(np.mean(shares)) for name, shares in weights.items()}

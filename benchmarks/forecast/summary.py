@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import polars as pl
 
 from benchmarks.forecast.conformal import MARGINS
-from benchmarks.forecast.judge import LEADS, OURS, OWN_MARGIN, Row
+from benchmarks.forecast.judge import LEADS, OURS, OUTLOOK, OWN_MARGIN, Row
 
 FLOOR_LEVELS = (0.9, 0.95)
 """The levels that a floor is taken at, which the headline counts."""
@@ -17,6 +17,7 @@ DAILY_SHARE = 0.3
 """A class has a daily cycle where the mean at each time of day explains more than this share of its variance."""
 
 SERIES = ("workload_class", "metric")
+WEIGHT = "weight of "
 
 
 def frame_of(rows: Sequence[Row]) -> pl.DataFrame:
@@ -45,12 +46,18 @@ def summarise(frame: pl.DataFrame) -> tuple[dict[str, float], dict[str, Any]]:
         for form in MARGINS
     }
     classes = ratios(lead, margin, str(best["method"]))
-    calibration = calibration_errors(frame)
+    calibration = calibration_errors(frame, LEADS)
     cyclic = calibration.filter(pl.col("daily_share") > DAILY_SHARE)
+    outlook = frame.filter(pl.col("horizon") == OUTLOOK)
+    ahead = _ranked(frame, "loss", (OUTLOOK,)).row(0, named=True)
+    day_ahead = calibration_errors(frame, (OUTLOOK,))
+    day_ahead_cyclic = day_ahead.filter(pl.col("daily_share") > DAILY_SHARE)
     summary = {
         "pinball_ratio": ours / float(best["loss"]),
         "worst_class_ratio": float(classes["against_last_value"].max()),  # type: ignore[arg-type]
         "calibration_error_max": float(cyclic["error"].max() or 0.0),  # type: ignore[arg-type]
+        "day_ahead_ratio": _ours(outlook, "loss") / float(ahead["loss"]),
+        "day_ahead_calibration_error_max": float(day_ahead_cyclic["error"].max() or 0.0),  # type: ignore[arg-type]
     }
     detail = {
         "best_alternative": best["method"],
@@ -62,6 +69,12 @@ def summarise(frame: pl.DataFrame) -> tuple[dict[str, float], dict[str, Any]]:
         "calibration_error_max_of_all_classes": calibration["error"].max(),
         "classes_with_a_daily_cycle": cyclic.select(SERIES).unique().height,
         "worst_calibrated": cyclic.sort("error", descending=True).head(5).to_dicts(),
+        "best_alternative_day_ahead": f"{ahead['method']} {ahead['margin']}",
+        "day_ahead_calibration_error_of_the_mean": {
+            str(level): abs(float(shares.mean()) - level)  # type: ignore[arg-type]
+            for (level,), shares in ((key, rows["share"]) for key, rows in day_ahead_cyclic.group_by("level"))
+        },
+        "worst_calibrated_day_ahead": day_ahead_cyclic.sort("error", descending=True).head(5).to_dicts(),
         "classes": classes.to_dicts(),
     }
     return summary, detail
@@ -96,10 +109,26 @@ def ratios(frame: pl.DataFrame, margin: str, best: str) -> pl.DataFrame:
     return ours.sort("against_last_value", *SERIES, descending=[True, False, False])
 
 
-def calibration_errors(frame: pl.DataFrame) -> pl.DataFrame:
+def candidates(frame: pl.DataFrame) -> pl.DataFrame:
+    """The weight that each of floorcast's candidates had, by horizon: its mean over the series that could use it, the
+    greatest of a series, and in how many it had the most."""
+    ours = frame.filter(pl.col("method") == OURS, pl.col("horizon") == OUTLOOK)
+    long = ours.select(*SERIES, pl.col(f"^{WEIGHT}.*$")).unpivot(index=SERIES, value_name="weight").drop_nulls("weight")
+    parts = pl.col("variable").str.strip_prefix(WEIGHT).str.split_exact(" ", 1).struct
+    long = long.with_columns(parts.field("field_0").alias("part"), parts.field("field_1").alias("candidate"))
+    most = pl.col("weight") == pl.col("weight").max().over(*SERIES, "part")
+    return (
+        long.with_columns(most=most)
+        .group_by("part", "candidate")
+        .agg(mean=pl.col("weight").mean(), greatest=pl.col("weight").max(), led=pl.col("most").sum())
+        .sort("part", "mean", "candidate", descending=[False, True, False])
+    )
+
+
+def calibration_errors(frame: pl.DataFrame, horizons: Iterable[str]) -> pl.DataFrame:
     """|share of targets at or under the quantile - its level| of floorcast, over all origins after the first six days,
-    by series, lead window and level."""
-    ours = frame.filter(pl.col("method") == OURS, pl.col("horizon").is_in(list(LEADS)))
+    by series, horizon and level."""
+    ours = frame.filter(pl.col("method") == OURS, pl.col("horizon").is_in(list(horizons)))
     of_levels = [
         ours.select(
             *SERIES,
@@ -115,9 +144,9 @@ def calibration_errors(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(of_levels).sort(*SERIES, "horizon", "level")
 
 
-def _ranked(frame: pl.DataFrame, loss: str) -> pl.DataFrame:
-    """Alternatives by form of margin, the best over all lead windows and series first."""
-    others = frame.filter(pl.col("horizon").is_in(list(LEADS)), pl.col("method") != OURS)
+def _ranked(frame: pl.DataFrame, loss: str, horizons: Iterable[str] = LEADS) -> pl.DataFrame:
+    """Alternatives by form of margin, the best over those horizons and all series first."""
+    others = frame.filter(pl.col("horizon").is_in(list(horizons)), pl.col("method") != OURS)
     return others.group_by("method", "margin").agg(pl.col(loss).sum()).sort(loss, "method", "margin")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from benchmarks.forecast.judge import LEADS, LEVELS, OURS, OUTLOOK, OWN_MARGIN
-from benchmarks.forecast.summary import DAILY_SHARE, SERIES, by_method
+from benchmarks.forecast.summary import DAILY_SHARE, SERIES, by_method, candidates
 
 COMMAND = "python -m benchmarks.forecast --json benchmarks/results/forecast.json"
 
@@ -31,8 +31,16 @@ whole days, its last day as the forecast |
 """
 
 
-def render(frame: pl.DataFrame, summary: Mapping[str, float], detail: Mapping[str, Any]) -> str:
-    """The page, for rows as `summary.frame_of` makes them."""
+CANDIDATES = (
+    "Mean weights of daily fits, of series whose history was long enough for the candidate; those of the lead window's "
+    "experts are of the newest origin."
+)
+
+
+def render(
+    frame: pl.DataFrame, summary: Mapping[str, float], detail: Mapping[str, Any], demo: pl.DataFrame | None = None
+) -> str:
+    """The page, for rows as `summary.frame_of` makes them; `demo` are those of the demo history."""
     margin = str(detail["margin_of_the_headline"])
     parts = [
         "# Forecasts against the alternatives",
@@ -55,9 +63,7 @@ def render(frame: pl.DataFrame, summary: Mapping[str, float], detail: Mapping[st
         "Pinball is a share of the class's mean rate in the evaluated days. WAPE, MASE and bias are of the median; "
         "WAPE of the point is of the bare forecast, without margin. Seconds are for all origins of a series.",
     ]
-    figures = by_method(frame, margin)
-    for horizon in (*LEADS, OUTLOOK):
-        parts += [f"### {_named(horizon)}", _methods(figures.filter(pl.col("horizon") == horizon))]
+    parts += [*_by_horizon(frame, margin), "## Candidates", CANDIDATES, _candidates(frame)]
     parts += [
         "## By class",
         "Loss of floorcast at 0.9 and 0.95 over both lead windows, over that of last value and of "
@@ -67,10 +73,43 @@ def render(frame: pl.DataFrame, summary: Mapping[str, float], detail: Mapping[st
         "As a share of the class's mean rate.",
         _by_class(frame, margin),
     ]
+    if demo is not None:
+        parts += ["# The demo history", _demo(demo, detail["demo"])]
     if detail["left_out"]:
         reasons = ((name, why) for name, why in detail["left_out"].items())
         parts += ["## Left out", _table(("class", "why"), reasons)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _by_horizon(frame: pl.DataFrame, margin: str) -> list[str]:
+    figures = by_method(frame, margin)
+    return [
+        part
+        for horizon in (*LEADS, OUTLOOK)
+        for part in (f"### {_named(horizon)}", _methods(figures.filter(pl.col("horizon") == horizon)))
+    ]
+
+
+def _candidates(frame: pl.DataFrame) -> str:
+    rows = (
+        (row["part"], row["candidate"], _figure(row["mean"]), _figure(row["greatest"]), str(row["led"]))
+        for row in candidates(frame).to_dicts()
+    )
+    return _table(("window", "candidate", "mean weight", "greatest weight", "series in which it led"), rows)
+
+
+def _demo(frame: pl.DataFrame, detail: Mapping[str, Any]) -> str:
+    margin = str(detail["margin_of_the_headline"])
+    parts = [
+        "The same, of the classes of `floorcast demo`; the margin that makes the best alternative best is "
+        f"{FORMS[margin]}.",
+        *_by_horizon(frame, margin),
+        "### Candidates",
+        _candidates(frame),
+        "### By class",
+        _classes(frame, detail["classes"]),
+    ]
+    return "\n\n".join(part.strip() for part in parts)
 
 
 def _protocol(margin: str) -> str:
@@ -84,7 +123,8 @@ Every alternative gets the same conformal margin from its own residuals of the l
 the ceil((n + 1) q)-th smallest. Of three forms of it, all have the one that makes the best of them best:
 {FORMS[margin]}. The loss is pinball at 0.9 and 0.95 over the class's mean rate, summed over classes, metrics and both
 lead windows. Calibration is over all origins after the first six days, of classes in which the mean at each time of
-day, over the whole recording, explains more than {DAILY_SHARE:.0%} of the variance."""
+day, over the whole recording, explains more than {DAILY_SHARE:.0%} of the variance; day ahead over the newest fourteen
+days of those, from every hour."""
 
 
 def _named(horizon: str) -> str:

@@ -1,7 +1,6 @@
 """Candidate models, simplest first."""
 
 from forecasting.models.base import Model, Parameters
-from forecasting.models.ets import AUTO_ETS
 from forecasting.models.fourier_arima import FOURIER_ARIMA, FOURIER_ARIMA_WEEK
 from forecasting.models.mstl_arima import MSTL_ARIMA_DAY, MSTL_ARIMA_WEEK
 from forecasting.models.mstl_ets import MSTL_ETS_DAY, MSTL_ETS_WEEK
@@ -21,7 +20,6 @@ CANDIDATES: tuple[Model, ...] = (
     SEASONAL_AVERAGE_DAY,
     SEASONAL_NAIVE_WEEK,
     SEASONAL_AVERAGE_WEEK,
-    AUTO_ETS,
     MSTL_ETS_DAY,
     MSTL_ETS_WEEK,
     MSTL_ARIMA_DAY,

@@ -1,21 +1,16 @@
-"""Exponential smoothing (statsforecast does the fit), and AutoETS without a season as a candidate of its own."""
+"""Exponential smoothing from many origins at once, with parameters that statsforecast estimated."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import timedelta
 
 import numpy as np
+from scipy.signal import lfilter
 from statsforecast.models import AutoETS
 
-from forecasting.cleaning import fill_missing
-from forecasting.models.base import DAY, HOUR, IntArray, Parameters, lacks_history
-from forecasting.models.logscale import from_log, log_offset, to_log
-from forecasting.series import FloatArray, View
-
-FORGOTTEN = 2 * DAY
-"""A filter that starts so long before its first origin has forgotten how it started."""
+from forecasting.models.base import IntArray
+from forecasting.series import FloatArray
 
 
 @dataclass(frozen=True)
@@ -35,57 +30,35 @@ class Smoothing:
             return cls(alpha or 0.0, 0.0, 0.0)
         return cls(alpha or 0.0, beta or 0.0, 1.0 if phi is None else phi)
 
-    def paths(self, values: FloatArray, origins: IntArray, horizon: int, *, settling: int, start: int) -> FloatArray:
+    def paths(self, values: FloatArray, origins: IntArray, horizon: int, *, start: int) -> FloatArray:
         """Forecasts from every origin: (origins, horizon). A missing step leaves the state as it was forecast.
 
-        The filter starts `settling` steps before the first origin, with the mean of the first `start` observed values
-        there. The recursion is Hyndman and Athanasopoulos's, FPP3, 8.5. Raises ValueError where nothing was observed.
+        The filter begins with the mean of the first `start` observed values. The recursion is Hyndman and
+        Athanasopoulos's, FPP3, 8.5. Raises ValueError where nothing was observed before the first origin.
         """
-        begin = max(int(origins[0]) - settling, 0)
-        known = values[begin : origins[0]]
-        first = known[np.isfinite(known)][:start]
-        if not len(first):
-            raise ValueError("nothing was observed in the two days before the first origin")
-        level, trend = float(first.mean()), 0.0
-        alpha, beta, phi = self.alpha, self.beta, self.phi
+        known = np.isfinite(values[: origins[-1]])
+        if not known[: origins[0]].any():
+            raise ValueError("nothing was observed before the first origin")
+        first = float(values[: origins[-1]][known][:start].mean())
+        if self.phi:
+            level, trend = self._filtered(values[: origins[-1]], first)
+            grown = trend[origins, None] * np.cumsum(self.phi ** (np.arange(horizon) + 1.0))
+            paths: FloatArray = level[origins, None] + grown
+            return paths
+        # Without a trend the level moves at observed steps only, and the recursion is a filter of these.
+        keep = 1.0 - self.alpha
+        observed, _ = lfilter([self.alpha], [1.0, -keep], values[: origins[-1]][known], zi=[keep * first])
+        counts = np.concatenate([[0], np.cumsum(known)])[origins]
+        return np.repeat(np.concatenate([[first], observed])[counts, None], horizon, axis=1)
+
+    def _filtered(self, values: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+        """Level and trend before each step and after the last."""
+        trend = 0.0
         levels, trends = [level], [trend]
-        for value in values[begin : origins[-1]].tolist():
-            error = value - level - phi * trend if math.isfinite(value) else 0.0
-            level, trend = level + phi * trend + alpha * error, phi * trend + beta * error
+        for value in values.tolist():
+            expected = level + self.phi * trend
+            error = value - expected if math.isfinite(value) else 0.0
+            level, trend = expected + self.alpha * error, self.phi * trend + self.beta * error
             levels.append(level)
             trends.append(trend)
-        at = origins - begin
-        grown = np.asarray(trends)[at, None] * np.cumsum(phi ** (np.arange(horizon) + 1.0))
-        paths: FloatArray = np.asarray(levels)[at, None] + grown
-        return paths
-
-
-@dataclass(frozen=True)
-class Ets:
-    """Level and trend of log(rate + offset), without a season."""
-
-    name: str = "auto_ets"
-    history: timedelta = 14 * DAY
-
-    def lacks(self, view: View) -> str | None:
-        return lacks_history(view, DAY)
-
-    def fit(self, view: View) -> Parameters:
-        recent = view.tail(view.steps_in(self.history))
-        offset = log_offset(recent.values)
-        smoothing = Smoothing.fitted(to_log(fill_missing(recent.values, season=recent.steps_in(DAY)), offset))
-        return {"offset": offset, "smoothing": [smoothing.alpha, smoothing.beta, smoothing.phi]}
-
-    def paths(self, parameters: Parameters, view: View, origins: IntArray, horizon: int) -> FloatArray:
-        smoothed = Smoothing(*parameters["smoothing"]).paths(
-            to_log(view.values, parameters["offset"]),
-            origins,
-            horizon,
-            settling=view.steps_in(FORGOTTEN),
-            start=max(view.steps_in(HOUR), 1),
-        )
-        highest = np.fmax.accumulate(view.values)[origins - 1, None]
-        return from_log(smoothed, parameters["offset"], highest=highest)
-
-
-AUTO_ETS = Ets()
+        return np.asarray(levels), np.asarray(trends)

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from benchmarks.forecast.judge import LEADS, OUTLOOK, Row, judge_series, why_left_out
-from benchmarks.forecast.summary import calibration_errors, frame_of, summarise
+from benchmarks.forecast.summary import calibration_errors, candidates, frame_of, summarise
 from benchmarks.forecast.table import render
 from floorcast.columns import Metric
 from forecasting.series import FloatArray, Series
@@ -49,6 +49,28 @@ def test_the_headline_is_against_the_best_alternative_with_the_form_of_margin_th
     )
 
 
+def test_the_outlook_is_against_its_own_best_alternative(frame: pl.DataFrame) -> None:
+    """Day ahead 0.05 of floorcast against 0.1 of the best, then three times as much."""
+    assert summarise(frame)[0]["day_ahead_ratio"] == pytest.approx(0.5)
+    worse = pl.when(pl.col("horizon") == OUTLOOK, pl.col("method") == "floorcast").then(3.0).otherwise(1.0)
+    summary, _ = summarise(frame.with_columns(pl.col("loss") * worse))
+    assert (summary["day_ahead_ratio"], summary["pinball_ratio"]) == pytest.approx((1.5, 0.5))
+
+
+def test_candidates_are_told_by_the_weight_they_had_where_they_could_be_used(frame: pl.DataFrame) -> None:
+    """Two series: a has 0.2 and 0.6, b 0.8 and none, c 0.4 in the second only."""
+    small, day = pl.col("workload_class") == "m/small", pl.col("horizon") == OUTLOOK
+    given = frame.with_columns(
+        pl.when(day).then(pl.when(small).then(first).otherwise(second)).alias(f"weight of outlook {name}")
+        for name, first, second in (("a", 0.2, 0.6), ("b", 0.8, None), ("c", None, 0.4))
+    )
+    assert candidates(given).rows() == [
+        ("outlook", "b", 0.8, 0.8, 1),
+        ("outlook", "a", 0.4, 0.6, 1),
+        ("outlook", "c", 0.4, 0.4, 0),
+    ]
+
+
 def test_classes_weigh_alike_and_the_worst_is_against_last_value(frame: pl.DataFrame) -> None:
     worse = pl.when(pl.col("workload_class") == "m/small", pl.col("method") == "floorcast").then(3.0).otherwise(1.0)
     summary, detail = summarise(frame.with_columns(pl.col("loss", "loss_tokens_per_s") * worse))
@@ -60,11 +82,13 @@ def test_classes_weigh_alike_and_the_worst_is_against_last_value(frame: pl.DataF
 
 def test_calibration_counts_classes_with_a_daily_cycle_only(frame: pl.DataFrame) -> None:
     off = pl.when(pl.col("workload_class") == "m/large").then(0.5).otherwise(pl.col("share_of_all_0.9"))
-    changed = frame.with_columns(off.alias("share_of_all_0.9"))
+    lead = pl.col("horizon").is_in(list(LEADS))
+    changed = frame.with_columns(pl.when(lead).then(off).otherwise(pl.lit(0.85)).alias("share_of_all_0.9"))
     summary, detail = summarise(changed)
+    assert summary["day_ahead_calibration_error_max"] == pytest.approx(0.05)
     assert summary["calibration_error_max"] == pytest.approx(0.03)
     assert detail["calibration_error_max_of_all_classes"] == pytest.approx(0.4)
-    assert calibration_errors(frame).height == 2 * len(LEADS) * 2
+    assert calibration_errors(frame, LEADS).height == 2 * len(LEADS) * 2
 
 
 def test_the_page_names_every_class_and_method(frame: pl.DataFrame) -> None:

@@ -11,6 +11,7 @@ from statsforecast.models import ARIMA
 
 from forecasting.models import BY_NAME, CANDIDATES, Model
 from forecasting.models.arma import Arma
+from forecasting.models.ets import Smoothing
 from forecasting.series import FloatArray, Series
 
 Make = Callable[[FloatArray], Series]
@@ -121,7 +122,7 @@ def test_many_origins_at_once_are_what_each_alone_gives_and_none_sees_what_comes
     together = model.paths(parameters, view, origins, 2 * DAY_STEPS + 5)
     for row, origin in zip(together, origins.tolist(), strict=True):
         [alone] = model.paths(parameters, view.first(origin), np.array([origin]), 2 * DAY_STEPS + 5)
-        np.testing.assert_allclose(row, alone, rtol=1e-5)
+        np.testing.assert_allclose(row, alone, rtol=1e-6)
 
 
 def test_a_window_average_is_the_mean_of_the_last_day(make_series: Make) -> None:
@@ -153,3 +154,18 @@ def test_a_moving_average_that_cannot_be_inverted_is_replaced_by_its_stable_twin
     """1 + 2 B has its root outside: 1 + 0.5 B has the same autocorrelation, 2 / (1 + 4) = 0.5 / (1 + 0.25) = 0.4."""
     np.testing.assert_allclose(Arma.of((0, 0, 1), {"ma1": 2.0}).ma, [1.0, 0.5])
     np.testing.assert_allclose(Arma.of((0, 0, 1), {"ma1": -1.0}).ma, [1.0, -0.995])
+
+
+def test_smoothing_without_a_trend_is_the_recursion_step_by_step() -> None:
+    """Level 10, the mean of the first two; with alpha 0.5 then 9, 10.5, 12.25, the same where missing, 16.125."""
+    values = np.array([8.0, 12.0, 14.0, np.nan, 20.0])
+    paths = Smoothing(0.5, 0.0, 0.0).paths(values, np.array([1, 2, 3, 4, 5]), 2, start=2)
+    assert paths[:, 0].tolist() == [9.0, 10.5, 12.25, 12.25, 16.125]
+    assert (paths[:, 1] == paths[:, 0]).all()
+
+
+def test_a_damped_trend_is_carried_on_in_ever_smaller_steps() -> None:
+    """Level and trend 0, then 1 with alpha 0.5, beta 0.25, phi 0.5: level 0.5, trend 0.25; ahead 0.5 + 0.25 x 0.5 =
+    0.625, then + 0.25 x 0.25 = 0.6875."""
+    paths = Smoothing(0.5, 0.25, 0.5).paths(np.array([0.0, 1.0]), np.array([2]), 2, start=1)
+    np.testing.assert_allclose(paths, [[0.625, 0.6875]])

@@ -42,7 +42,7 @@ def test_a_daily_cycle_gets_seasonal_models_that_together_beat_last_value(daily:
     weights = shares(row)
     assert row["model"] == MIXTURE
     assert sum(weights.values()) == pytest.approx(1)
-    assert not weights.keys() & {"last_value", "day_average", "auto_ets"}, "they do not know the time of day"
+    assert not weights.keys() & {"last_value", "day_average"}, "they do not know the time of day"
     assert {str(score["model"]) for score in scores if score["chosen"]} == {*weights, MIXTURE}
     assert {name: by_model[name]["weight"] for name in weights} == weights
     assert by_model[MIXTURE]["pinball"] < 0.4 * by_model["last_value"]["pinball"]  # type: ignore[operator]

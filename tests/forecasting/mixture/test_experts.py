@@ -110,7 +110,6 @@ def test_the_states_of_mstl_follow_statsforecasts_ets(daily: Callable[..., objec
     paths = MSTL_ETS_DAY.paths(parameters, seen, np.arange(first, len(values) + 1), 1)
     shape = np.resize(np.asarray(parameters["shape"]), len(values) + 1)
     adjusted = np.log(values + parameters["offset"]) - shape[:-1]
-    begin = first - 2 * DAY_STEPS
     alpha, beta, phi = parameters["smoothing"]
     assert (beta, phi) == (0, 0), "a level without a trend suits a sine with noise"
     for origin in (first, first + 17, len(values)):
@@ -118,9 +117,9 @@ def test_the_states_of_mstl_follow_statsforecasts_ets(daily: Callable[..., objec
         ets.model_ = {
             "m": 1,
             "components": "ANNN",
-            "par": np.array([alpha, np.nan, np.nan, np.nan, float(adjusted[begin : begin + 4].mean())]),
+            "par": np.array([alpha, np.nan, np.nan, np.nan, float(adjusted[:4].mean())]),
             "n_params": 2,
             "fit": None,
         }
-        level = ets.forward(adjusted[begin:origin], h=1)["mean"][0]
+        level = ets.forward(adjusted[:origin], h=1)["mean"][0]
         assert paths[origin - first, 0] == pytest.approx(np.exp(level + shape[origin]) - parameters["offset"])
