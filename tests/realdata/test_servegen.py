@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from floorcast.types import FloorSchedule
-from forecasting.lead import MIXTURE
 from forecasting.quality import outage_steps
+from forecasting.rows import MIXTURE
 from pipelines.project import Project
 from pipelines.publishers.schedule import read_schedule
 from pipelines.stages.runner import CYCLE, run_stage

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from floorcast.columns import QUANTILE_LEVELS, Metric
-from forecasting.lead import LEAST_EARNED, fit_lead, label
+from forecasting.lead import LEAST_EARNED, fit_lead, named
 from forecasting.mixture import EXPERTS, Combined, Expert, Panel, assemble, combine, first_origin, replay
 from forecasting.mixture import experts as experts_module
 from forecasting.models import Parameters
+from forecasting.rows import label
 from forecasting.series import FloatArray, Series
 from forecasting.verdict import Target
 
@@ -179,6 +180,6 @@ def test_an_expert_that_never_earned_weight_is_left_out_until_the_next_fit(daily
 def test_the_label_names_three_experts_by_weight_and_what_the_others_have() -> None:
     weights = np.zeros(len(EXPERTS))
     weights[[0, 2, 3, 5]] = 0.1, 0.5, 0.3, 0.1
-    assert label(weights) == "recent_peak 0.50, daily_shape_added 0.30, last_value 0.10, others 0.10"
+    assert label(named(weights)) == "recent_peak 0.50, daily_shape_added 0.30, last_value 0.10, others 0.10"
     weights[[0, 5]] = 0.2, 0.0
-    assert label(weights) == "recent_peak 0.50, daily_shape_added 0.30, last_value 0.20"
+    assert label(named(weights)) == "recent_peak 0.50, daily_shape_added 0.30, last_value 0.20"
