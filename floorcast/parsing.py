@@ -44,8 +44,13 @@ _SECRETS = {"basic_auth", "password", "bearer_token", "headers", "url", "databas
 """Keys whose values are or hold secrets."""
 
 
-def parse_config(text: str, *, file: str, environment: Mapping[str, str]) -> Config:
+def parse_config(
+    text: str, *, file: str, environment: Mapping[str, str], settings: Mapping[str, str] | None = None
+) -> Config:
     """Validate a whole configuration.
+
+    `settings` are values put in place of the file's, by key as in `pools.chat-70b.startup.p90`, each YAML of its own;
+    a fault in one names it as `--set`.
 
     `${NAME}` and `${NAME:-default}` inside strings are taken from `environment`, so that secrets and paths
     stay out of the file. Raises ConfigError listing every fault found.
@@ -68,10 +73,11 @@ def parse_config(text: str, *, file: str, environment: Mapping[str, str]) -> Con
     except RecursionError:
         raise ConfigError("an alias refers to itself", where=file, remedy="write the value out") from None
     data = _expand(yaml.safe_load(text), environment=environment, file=file, path=())
+    put = {tuple(_put(data, key, value)): key for key, value in (settings or {}).items()}
     try:
         return Config.model_validate(data)
     except ValidationError as error:
-        faults = [_describe(fault, node=node, file=file) for fault in error.errors()]
+        faults = [_describe(fault, node=node, file=file, put=put) for fault in error.errors()]
         raise ConfigError("\n".join(faults)) from None
 
 
@@ -97,7 +103,43 @@ def _expand(value: Any, *, environment: Mapping[str, str], file: str, path: tupl
     return _VARIABLE.sub(lookup, value)
 
 
-def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str) -> str:
+def _put(data: Any, key: str, text: str) -> list[str]:
+    """Put a value into the document and return its path. Names may hold dots: the longest that is there counts."""
+    where = f"--set {key}"
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"not a value: {text!r}", where=where, remedy="quote it as in a YAML file") from None
+    path: list[str] = []
+    parts = key.split(".")
+    while parts:
+        if isinstance(data, list):
+            known = [str(position) for position in range(len(data))]
+        elif isinstance(data, dict):
+            known = [str(name) for name in data]
+        else:
+            raise ConfigError(f"{'.'.join(path)} is a value and has no keys", where=where, remedy="set it as a whole")
+        lengths = [length for length in range(len(parts), 0, -1) if ".".join(parts[:length]) in known]
+        length = lengths[0] if lengths else 1
+        part = ".".join(parts[:length])
+        if not lengths and (isinstance(data, list) or path in (["pools"], ["classes"])):
+            near = difflib.get_close_matches(part, known, n=1)
+            raise ConfigError(
+                f"no {part} in {'.'.join(path)}",
+                where=where,
+                remedy=f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}",
+            )
+        parts, path = parts[length:], [*path, part]
+        place = int(part) if isinstance(data, list) else part
+        if not parts:
+            data[place] = value
+        elif not isinstance(data, list) and data.get(part) is None:
+            data[part] = {}
+        data = data[place]
+    return path
+
+
+def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str, put: Mapping[tuple[str, ...], str]) -> str:
     path = [str(part) for part in fault["loc"]]
     if path[:1] == ["sources"]:
         # pydantic names the kind of the source after its position; the file does not.
@@ -113,7 +155,9 @@ def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str) -> str:
         near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
         remedy = f"did you mean `{near[0]}`?" if near else f"known keys here: {', '.join(known)}"
     key = ".".join(path) or "(whole file)"
-    return f"{file}:{_line_of(node, path)}: {key}: {message}{value}\n  remedy: {remedy}"
+    given = next((name for at, name in put.items() if tuple(path[: len(at)]) == at), None)
+    where = f"{file}:{_line_of(node, path)}" if given is None else f"--set {given}"
+    return f"{where}: {key}: {message}{value}\n  remedy: {remedy}"
 
 
 def _known_keys(path: list[str]) -> set[str]:

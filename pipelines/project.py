@@ -42,8 +42,8 @@ class Project:
         return floor_to_step(now, self.config.step)
 
 
-def load_project(file: Path, *, environment: Mapping[str, str]) -> Project:
-    """Read and validate a configuration file. Raises ConfigError."""
+def load_project(file: Path, *, environment: Mapping[str, str], settings: Mapping[str, str] | None = None) -> Project:
+    """Read and validate a configuration file, `settings` in place of its values by key. Raises ConfigError."""
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -55,7 +55,7 @@ def load_project(file: Path, *, environment: Mapping[str, str]) -> Project:
         raise ConfigError(
             f"cannot be read: {reason}", where=str(file), remedy="name a readable YAML file in UTF-8"
         ) from None
-    config = parse_config(text, file=str(file), environment=environment)
+    config = parse_config(text, file=str(file), environment=environment, settings=settings)
     sources = tuple(_anchored(source, file.resolve().parent) for source in config.sources)
     return Project(file.resolve(), config.model_copy(update={"sources": sources}))
 

@@ -60,3 +60,11 @@ def latest_publication(
 def list_publications(store: Store) -> pl.DataFrame:
     """One row per publication by version: version, run_id, issued_at, valid_until, mode, content_hash."""
     return store.read("SELECT * EXCLUDE (schedule) FROM publications ORDER BY version")
+
+
+def read_publication(store: Store, version: int) -> PublicationRecord:
+    """The publication of that version. Raises DataError where there is none."""
+    rows = store.read("SELECT * FROM publications WHERE version = $version", {"version": version})
+    if rows.is_empty():
+        raise DataError(f"no version {version}", where="publications", remedy="see `floorcast status`")
+    return PublicationRecord(**rows.row(0, named=True))

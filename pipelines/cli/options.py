@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -39,8 +40,9 @@ def now_or(given: datetime | None) -> datetime:
     return given or datetime.now(UTC)
 
 
-def project_of(config: Path, data: Path | None = None) -> Project:
-    """The project, with FLOORCAST_DATA set for this process and those it starts."""
+def project_of(config: Path, data: Path | None = None, settings: Mapping[str, str] | None = None) -> Project:
+    """The project, with FLOORCAST_DATA set for this process and those it starts, and `settings` by key in place of what
+    the file says."""
     if data is not None:
         os.environ["FLOORCAST_DATA"] = str(data.resolve())
-    return load_project(config, environment=os.environ)
+    return load_project(config, environment=os.environ, settings=settings)

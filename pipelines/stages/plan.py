@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 
 import polars as pl
 from pydantic import AwareDatetime
 
+from floorcast.config import Config
 from floorcast.errors import PublishError
 from floorcast.types import Admission, FloorSchedule, Frozen, Reason
 from pipelines.project import Project
@@ -16,6 +17,7 @@ from pipelines.publishers.schedule import LATEST, read_schedule
 from pipelines.stages.common import StageResult, count, read_series, run_id
 from scaling.deadlines import replayed
 from scaling.effective import LOOK_BACK, cached_shares
+from scaling.floors import Plan
 from scaling.floors import plan as plan_floors
 from store.cached_tokens import read_cached_tokens
 from store.connection import open_store
@@ -65,26 +67,35 @@ class PlanResult(StageResult):
         return f"{count(self.windows, 'window')} for {count(self.pools, 'pool')}{notes}"
 
 
-def plan(project: Project, now: datetime) -> PlanResult:
-    """Plan every pool and store its floors."""
-    as_of = project.as_of(now)
+def planned(project: Project, as_of: datetime, configs: Sequence[Config]) -> list[Plan]:
+    """The plan of each configuration at a step boundary from the same stored forecasts; nothing is stored."""
     _, history = read_series(project, as_of=as_of)
     with open_store(project.store_path) as store:
         forecasts = read_forecast(store, at=as_of)
         shares = read_pool_shares(store, at=as_of)
         cached = read_cached_tokens(store, start=as_of - LOOK_BACK, end=as_of)
         before = latest_publication(store, before=as_of)
-        in_force = floors_in_force(store, start=as_of - replayed(project.config), end=as_of)
-    made = plan_floors(
-        project.config,
-        now=as_of,
-        forecasts=forecasts,
-        history=history,
-        published=_published(project, before, as_of),
-        shares=shares,
-        in_force=in_force,
-        cached=cached_shares(project.config, cached, history, now=as_of),
-    )
+        in_force = floors_in_force(store, start=as_of - max(replayed(config) for config in configs), end=as_of)
+    published = _published(project, before, as_of)
+    return [
+        plan_floors(
+            config,
+            now=as_of,
+            forecasts=forecasts,
+            history=history,
+            published=published,
+            shares=shares,
+            in_force=in_force,
+            cached=cached_shares(config, cached, history, now=as_of),
+        )
+        for config in configs
+    ]
+
+
+def plan(project: Project, now: datetime) -> PlanResult:
+    """Plan every pool and store its floors."""
+    as_of = project.as_of(now)
+    (made,) = planned(project, as_of, [project.config])
     with open_store(project.store_path) as store:
         write_floors(store, run_id("plan", as_of), made.floors)
     return PlanResult(

@@ -1,0 +1,241 @@
+"""What changed between two publications, and why: each floor's change shared out among its causes.
+
+From the reason before to the reason after, the causes are put in one after another, in this order: demand of each
+class, share and peak, capacity, margins, then every rule that moves a floor. What each moves the number by is its
+effect, so that the effects add up to the change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+import numpy as np
+
+from floorcast.pool import Pool
+from floorcast.types import RULES, ClassDemand, FloorSchedule, FloorWindow, PoolSchedule, Reason, Rung
+from scaling.buffers import Buffer, apply_buffers
+from scaling.capacity import required_replicas
+from scaling.demand import METRICS, pool_demand
+
+_CAUSES = {
+    "scheduled_minimum": "calendar",
+    "ceiling": "calendar",
+    "min_replicas": "bounds",
+    "max_replicas": "bounds",
+    "quota": "quota",
+}
+"""What a rule belongs to; `shape` where not given."""
+
+_NOTHING = ClassDemand(tokens_in_per_s=0, tokens_out_per_s=0, model_in="", model_out="")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A floor that changed over a span of time. `effects` are replicas by cause, in the order of the causes."""
+
+    pool: str
+    start: datetime
+    end: datetime
+    before: int
+    after: int
+    effects: tuple[tuple[str, int], ...]
+
+    @property
+    def replica_hours(self) -> float:
+        return (self.after - self.before) * (self.end - self.start).total_seconds() / 3600
+
+
+@dataclass(frozen=True)
+class PoolDiff:
+    """One pool over the time that both publications cover. `changes` are in order; a pool that only one of the two has
+    is `added` or `removed` and has none."""
+
+    pool: str
+    changes: tuple[Change, ...]
+    status: str = "kept"
+
+    @property
+    def replica_hours(self) -> float:
+        return sum(change.replica_hours for change in self.changes)
+
+    @property
+    def causes(self) -> dict[str, float]:
+        """Replica-hours by cause, what moved most first."""
+        total: dict[str, float] = {}
+        for change in self.changes:
+            hours = (change.end - change.start).total_seconds() / 3600
+            for cause, replicas in change.effects:
+                total[cause] = total.get(cause, 0.0) + replicas * hours
+        return dict(sorted(total.items(), key=lambda item: (-abs(item[1]), item[0])))
+
+
+def diff(before: FloorSchedule, after: FloorSchedule, pools: Mapping[str, Pool]) -> list[PoolDiff]:
+    """Every pool of either publication, in name order, over the time that both cover.
+
+    `pools` are those configured now: where one's capacity gives the number of a reason, that is what it was planned
+    with. Else a replica counts as the tokens per second of the binding term that the reason divides by.
+    """
+    found = []
+    for name in sorted(before.pools.keys() | after.pools.keys()):
+        if name not in before.pools or name not in after.pools:
+            found.append(PoolDiff(name, (), status="added" if name in after.pools else "removed"))
+        else:
+            found.append(
+                PoolDiff(name, tuple(_merged(_changes(name, before.pools[name], after.pools[name], pools.get(name)))))
+            )
+    return found
+
+
+def _changes(name: str, before: PoolSchedule, after: PoolSchedule, pool: Pool | None) -> Iterator[Change]:
+    for old, new in _overlaps(before.windows, after.windows):
+        if old.min_replicas != new.min_replicas:
+            rung = None if before.rung == after.rung else after.rung
+            yield Change(
+                pool=name,
+                start=max(old.start, new.start),
+                end=min(old.end, new.end),
+                before=old.min_replicas,
+                after=new.min_replicas,
+                effects=attribute(old.reason, new.reason, pool=pool, rung=rung),
+            )
+
+
+def _overlaps(
+    before: tuple[FloorWindow, ...], after: tuple[FloorWindow, ...]
+) -> Iterator[tuple[FloorWindow, FloorWindow]]:
+    """The pairs of windows that overlap, both being contiguous and in order."""
+    old, new = 0, 0
+    while old < len(before) and new < len(after):
+        if max(before[old].start, after[new].start) < min(before[old].end, after[new].end):
+            yield before[old], after[new]
+        if before[old].end <= after[new].end:
+            old += 1
+        else:
+            new += 1
+
+
+def _merged(changes: Iterator[Change]) -> Iterator[Change]:
+    """Neighbours that say the same, as one."""
+    last: Change | None = None
+    for change in changes:
+        same = last and (last.end, last.before, last.after, last.effects) == (
+            change.start,
+            change.before,
+            change.after,
+            change.effects,
+        )
+        if last and same:
+            last = Change(last.pool, last.start, change.end, last.before, last.after, last.effects)
+            continue
+        if last:
+            yield last
+        last = change
+    if last:
+        yield last
+
+
+def attribute(
+    before: Reason, after: Reason, *, pool: Pool | None = None, rung: Rung | None = None
+) -> tuple[tuple[str, int], ...]:
+    """The effects, in replicas by cause, that lead from one floor to the other; a cause without an effect is left out.
+
+    `pool` is as configured now, or None. `rung` is that of the pool's floors after, where it is another than before:
+    then it is what moved the demand. So is the quantile or the lead where these are others.
+    """
+    effects: dict[str, int] = {}
+    for cause, number in _steps(before, after, pool, rung):
+        effects[cause] = effects.get(cause, 0) + number
+    return tuple((cause, number) for cause, number in effects.items() if number)
+
+
+def _steps(before: Reason, after: Reason, pool: Pool | None, rung: Rung | None) -> Iterator[tuple[str, int]]:
+    """Cause and effect in order; a cause may come several times."""
+    if "fallback_replicas" in (before.binding, after.binding):
+        yield f"rung {Rung.FALLBACK.value}", _buffered(after) - _buffered(before)
+    else:
+        yield from _demand_steps(before, after, pool, rung)
+    moved = [{move.rule: move.after - move.before for move in one.adjustments} for one in (before, after)]
+    for rule in RULES:
+        effect = moved[1].get(rule, 0) - moved[0].get(rule, 0)
+        yield _CAUSES.get(rule, f"shape ({rule.replace('_', ' ')})"), effect
+
+
+def _demand_steps(before: Reason, after: Reason, pool: Pool | None, rung: Rung | None) -> Iterator[tuple[str, int]]:
+    classes, together = dict(before.classes), before
+    replicas, buffers = _formula(before, after, pool), _named(before)
+    number = _buffered(before)
+
+    def moved() -> int:
+        nonlocal number
+        was, number = number, int(apply_buffers(replicas(_rates(classes, together)), buffers)[-1])
+        return number - was
+
+    for name in sorted(before.classes.keys() | after.classes.keys()):
+        classes[name] = after.classes.get(name, _NOTHING)
+        yield _why(name, before, after, rung), moved()
+    together = after
+    yield "share and peak", moved()
+    replicas = _formula(after, before, pool)
+    yield "capacity", moved()
+    yield "margins", _buffered(after) - number
+
+
+def _why(name: str, before: Reason, after: Reason, rung: Rung | None) -> str:
+    if rung is not None:
+        return f"rung {rung.value}"
+    if before.quantile != after.quantile:
+        return f"quantile {before.quantile:g} -> {after.quantile:g}"
+    if before.lead_s != after.lead_s:
+        return "lead"
+    return f"demand {name}"
+
+
+def _formula(one: Reason, other: Reason, pool: Pool | None) -> Callable[[dict[str, float]], float]:
+    """What `one` makes of rates by binding term: replicas required. Where its capacity is not known, a replica is what
+    the reason divides by, and for a term that bound only `other`, what that one does."""
+    if pool is not None:
+        exact = partial(_required, pool=pool)
+        if math.isclose(exact(_rates(one.classes, one)), one.required_replicas, abs_tol=1e-3):
+            return exact
+    each = {
+        reason.binding: reason.demand_tokens_per_s / reason.required_replicas
+        for reason in (other, one)
+        if reason.required_replicas > 0
+    }
+    return lambda rates: max((rates[term] / replica for term, replica in each.items()), default=0.0)
+
+
+def _required(rates: dict[str, float], *, pool: Pool) -> float:
+    tokens_in, tokens_out = (rates[metric.value] for metric in METRICS)
+    required, _ = required_replicas(
+        tokens_in_per_s=tokens_in, tokens_out_per_s=tokens_out, capacity=pool.capacity, role=pool.role
+    )
+    return float(required)
+
+
+def _rates(classes: Mapping[str, ClassDemand], together: Reason) -> dict[str, float]:
+    """The pool's tokens per second, by binding term."""
+    figures = classes.values()
+    quantile = np.array([[one.tokens_in_per_s, one.tokens_out_per_s] for one in figures]).reshape(-1, 2, 1)
+    median = np.array([[one.median_in_per_s, one.median_out_per_s] for one in figures]).reshape(-1, 2, 1)
+    share = np.array([[together.share_in], [together.share_out]])
+    peak = np.array([[together.peak_in], [together.peak_out]])
+    demand = pool_demand(quantile, median, share, peak)[:, 0]
+    return {
+        **{metric.value: float(rate) for metric, rate in zip(METRICS, demand, strict=True)},
+        "sum": float(demand.sum()),
+    }
+
+
+def _named(reason: Reason) -> tuple[Buffer, ...]:
+    kinds = {kind.name: kind for kind in Buffer.__subclasses__()}
+    return tuple(kinds[buffer.name](buffer.value) for buffer in reason.buffers)
+
+
+def _buffered(reason: Reason) -> int:
+    """Replicas after all buffers, as published."""
+    return int(reason.buffers[-1].replicas if reason.buffers else reason.required_replicas)
