@@ -155,7 +155,8 @@ def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str, put: Ma
         near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
         remedy = f"did you mean `{near[0]}`?" if near else f"known keys here: {', '.join(known)}"
     key = ".".join(path) or "(whole file)"
-    given = next((name for at, name in put.items() if tuple(path[: len(at)]) == at), None)
+    # What was set, or a part of what a fault is about.
+    given = next((name for at, name in put.items() if path and all(map(str.__eq__, path, at))), None)
     where = f"{file}:{_line_of(node, path)}" if given is None else f"--set {given}"
     return f"{where}: {key}: {message}{value}\n  remedy: {remedy}"
 

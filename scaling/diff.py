@@ -196,16 +196,18 @@ def _why(name: str, before: Reason, after: Reason, rung: Rung | None) -> str:
 
 def _formula(one: Reason, other: Reason, pool: Pool | None) -> Callable[[dict[str, float]], float]:
     """What `one` makes of rates by binding term: replicas required. Where its capacity is not known, a replica is what
-    the reason divides by, and for a term that bound only `other`, what that one does."""
+    the reason divides by; for a term that bound only `other`, what that one does, unless it would have bound here too.
+    """
     if pool is not None:
         exact = partial(_required, pool=pool)
         if math.isclose(exact(_rates(one.classes, one)), one.required_replicas, abs_tol=1e-3):
             return exact
-    each = {
-        reason.binding: reason.demand_tokens_per_s / reason.required_replicas
-        for reason in (other, one)
-        if reason.required_replicas > 0
-    }
+    each, rates = {}, _rates(one.classes, one)
+    for reason in (other, one):
+        if reason.required_replicas > 0:
+            replica = reason.demand_tokens_per_s / reason.required_replicas
+            if reason is one or rates[reason.binding] / replica <= one.required_replicas + 1e-3:
+                each[reason.binding] = replica
     return lambda rates: max((rates[term] / replica for term, replica in each.items()), default=0.0)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 import polars as pl
 
 from floorcast.config import Config
-from floorcast.types import Rung
+from floorcast.units import format_time
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,14 @@ def hours_apart(before: pl.DataFrame, after: pl.DataFrame, *, count: int) -> lis
     return [Hour(**row) for row in mean.select("pool", "start", "before", "after").to_dicts()]
 
 
-def remarks(given: Config, tried: Config, before: pl.DataFrame, after: pl.DataFrame) -> list[str]:
-    """What to know before believing the comparison: what the stored forecasts were not made for."""
+def remarks(given: Config, tried: Config, *, start: datetime, covered_until: datetime | None) -> list[str]:
+    """What to know before believing the comparison: what the stored forecasts were not made for.
+
+    `start` is that of the first window, `covered_until` the end of the forecasts that end first, None without any.
+    """
     notes = []
+    if covered_until is None:
+        notes.append("nothing is forecast for this time: both plans rest on past weeks or fallback_replicas")
     for name in sorted(given.pools.keys() & tried.pools.keys()):
         fitted, asked = given.lead_steps(name), tried.lead_steps(name)
         if fitted != asked:
@@ -93,17 +98,16 @@ def remarks(given: Config, tried: Config, before: pl.DataFrame, after: pl.DataFr
                 f"{name}: the stored forecasts are fitted for a lead window of {fitted} steps, not of {asked}; "
                 "after such a change the next fit is for its own, and may ask for other floors"
             )
+        needed = start + (tried.horizon_steps + asked - 1) * tried.step
+        if covered_until is not None and needed > covered_until:
+            notes.append(
+                f"{name}: the last windows look ahead to {format_time(needed)}, the forecasts to "
+                f"{format_time(covered_until)}; past weeks stand in where they can"
+            )
         levels = given.pools[name].margin.quantile, tried.pools[name].margin.quantile
         if levels[0] != levels[1]:
             notes.append(
                 f"{name}: models and the share that classes keep together are chosen at quantile {levels[0]:g}, "
                 f"not at {levels[1]:g}"
             )
-        fallen = [_fallen(frame, name) for frame in (before, after)]
-        if fallen[1] > fallen[0]:
-            notes.append(f"{name}: {fallen[1] - fallen[0]} more windows reach past what the forecasts cover")
     return notes
-
-
-def _fallen(floors: pl.DataFrame, pool: str) -> int:
-    return floors.filter(pl.col("pool") == pool, pl.col("rung") != Rung.FRESH.value).height

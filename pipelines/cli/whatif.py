@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
         sides = totals(given.config, before), totals(tried.config, after)
         sums = together(sides[0]), together(sides[1])
         hours = hours_apart(before, after, count=HOURS)
-        notes = remarks(given.config, tried.config, before, after)
+        notes = remarks(given.config, tried.config, start=as_of, covered_until=_covered_until(given, as_of))
         if as_json:
             pools = {pool: {"before": asdict(sides[0][pool]), "after": asdict(sides[1][pool])} for pool in sides[0]}
             say_json(
@@ -85,8 +85,10 @@ def register(app: typer.Typer) -> None:
             )
         else:
             say("no floor differs")
+        if notes:
+            say()
         for note in notes:
-            say(f"\nnote: {note}")
+            say(f"note: {note}")
 
 
 def _settings(given: list[str]) -> dict[str, str]:
@@ -118,6 +120,19 @@ def _last_published(project: Project) -> datetime:
     return clock if record is None else record.issued_at
 
 
+def _covered_until(project: Project, as_of: datetime) -> datetime | None:
+    """The end of the forecasts of the class and metric whose forecasts end first."""
+    import polars as pl
+
+    from store.connection import open_store
+    from store.forecasts import read_forecast
+
+    with open_store(project.store_path) as store:
+        forecasts = read_forecast(store, at=as_of)
+    ends = forecasts.group_by("workload_class", "metric").agg(pl.col("step_start").max())["step_start"].to_list()
+    return min(ends) + project.config.step if ends else None
+
+
 def _row(name: str, before: Totals, after: Totals) -> tuple[str, ...]:
     return (
         name,
@@ -130,9 +145,9 @@ def _row(name: str, before: Totals, after: Totals) -> tuple[str, ...]:
 
 
 def _pair(before: float | None, after: float | None, form: str) -> str:
-    """`12 -> 14 (+17 %)`; one number where they are the same."""
+    """`12 -> 14 (+17 %)`; one number where they are the same, no share where it is under half a percent."""
     texts = ["-" if value is None else format(value, form) for value in (before, after)]
     if texts[0] == texts[1]:
         return texts[0]
-    change = f" ({after / before - 1:+.0%})".replace("%", " %") if before and after is not None else ""
-    return f"{texts[0]} -> {texts[1]}{change}"
+    share = round(100 * (after / before - 1)) if before and after is not None else 0
+    return f"{texts[0]} -> {texts[1]}" + (f" ({share:+d} %)" if share else "")
