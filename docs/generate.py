@@ -121,7 +121,7 @@ SCALARS = {
     datetime: "time",
     date: "date",
 }
-READ_AS = {"_fraction": "fraction", "_time_of_day": "time of day"}
+READ_AS = {"_fraction": "fraction", "_count_or_share": "whole number or fraction", "_time_of_day": "time of day"}
 
 
 def configuration() -> str:
@@ -159,7 +159,7 @@ def _words(annotation: Any, metadata: list[Any]) -> str:
     if hasattr(annotation, "__metadata__"):
         return _words(parts[0], list(annotation.__metadata__))
     if origin in (Union, types.UnionType):
-        return " or ".join(_words(part, metadata) for part in parts if part is not type(None))
+        return " or ".join(dict.fromkeys(_words(part, metadata) for part in parts if part is not type(None)))
     if any(_below(annotation)):
         return {tuple: "list of sections", dict: "sections by name"}.get(origin, "section")
     if origin in (Literal, tuple, dict):

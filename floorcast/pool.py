@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from floorcast.calendar import CalendarEntry
 from floorcast.overlay import Overlay
-from floorcast.section import Fraction, Section
+from floorcast.section import CountOrShare, Fraction, Section
 from floorcast.units import Duration
 
 MOST_REPLICAS = 1_000_000
@@ -69,9 +69,17 @@ class Startup(Section):
 class Bounds(Section):
     """Replicas that no floor leaves."""
 
-    min: int = Field(ge=0, le=MOST_REPLICAS, description="no floor is lower; 0 allows scaling to zero")
+    min: int = Field(ge=0, le=MOST_REPLICAS, description="no floor is lower; 0 only with `scale_to_zero`")
     max: int = Field(
-        ge=1, le=MOST_REPLICAS, description="no floor is higher; what is wanted above it is reported as a shortfall"
+        ge=1,
+        le=MOST_REPLICAS,
+        description="no floor is higher, but for `exceed_by`; what is wanted above both is reported as a shortfall",
+    )
+    exceed_by: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_REPLICAS,
+        description="replicas by which a floor may exceed `max` where demand asks for it; 0 honours `max`",
     )
 
     @model_validator(mode="after")
@@ -84,6 +92,11 @@ class Bounds(Section):
             )
         return self
 
+    @property
+    def highest(self) -> int:
+        """The highest floor there can be."""
+        return self.max + self.exceed_by
+
 
 class Margin(Section):
     """What is asked for beyond the expected demand."""
@@ -93,20 +106,67 @@ class Margin(Section):
     peak: bool = Field(
         default=True, description="whether a floor covers the busiest minute within a step, not its mean alone"
     )
-    warm: int = Field(default=0, ge=0, le=MOST_REPLICAS, description="whole replicas added after rounding up")
+    zones: int = Field(
+        default=1,
+        ge=1,
+        le=100,
+        description="zones that the replicas are spread over evenly: with one of them lost, the others still carry the "
+        "need; 1 plans for no loss",
+    )
+    rollout_unavailable: CountOrShare = Field(
+        default=0,
+        ge=0,
+        le=MOST_REPLICAS,
+        description="replicas, or a share of them, that a rolling update takes away at once; the others still carry "
+        "the need",
+    )
+    warm: int = Field(default=0, ge=0, le=MOST_REPLICAS, description="whole replicas added after all of these")
+    takes_over: dict[str, Annotated[Fraction, Field(gt=0, le=1)]] = Field(
+        default_factory=dict,
+        description="by pool the share of its demand that comes to this one when that pool's region is lost",
+    )
 
 
 class Shape(Section):
-    """How fast a floor may come down, and how long it holds."""
+    """How fast a floor may come down, how long it holds, and in what steps it counts."""
 
-    step_down: int = Field(
-        default=1, ge=1, le=MOST_REPLICAS, description="replicas it may fall by, once in every `every`"
+    step_down: CountOrShare = Field(
+        default=0.1,
+        gt=0,
+        le=MOST_REPLICAS,
+        description="replicas it may fall by, once in every `every`, or a share of the floor then, at least 1",
     )
     every: Duration = Field(
         default=timedelta(minutes=10), description="how often a floor may fall; rounded up to whole steps"
     )
     dwell: Duration = Field(
         default=timedelta(minutes=15), description="how long a floor holds before it falls; rounded up to whole steps"
+    )
+    hysteresis: Fraction = Field(
+        default=0.05,
+        ge=0,
+        lt=1,
+        description="a floor that was published for a time stays if the new one is lower by no more than this share of "
+        "it; a higher one always replaces it",
+    )
+    multiple_of: int = Field(
+        default=1,
+        ge=1,
+        le=MOST_REPLICAS,
+        description="floors are rounded up to multiples of it, as of 4 for replicas of 2 GPUs on nodes of 8",
+    )
+
+
+class ScaleToZero(Section):
+    """When a pool needs no replica at all. Only with `bounds.min: 0`."""
+
+    wake_up: Duration = Field(
+        description="how long the first request may have to wait for; demand must stay low this much longer than the "
+        "lead time"
+    )
+    below_tokens_per_s: float = Field(
+        gt=0,
+        description="the floor is 0 while demand, tokens in and out together, stays under this at `margin.quantile`",
     )
 
 
@@ -131,31 +191,23 @@ class Target(Section):
     name: str | None = Field(default=None, description="its name; the pool's name unless given")
 
 
-class Pool(Section):
-    """Identical replicas that scale as one."""
+class PoolSettings(Section):
+    """What the floors of a pool follow from, beside its demand. A schedule carries it, so that they recompute."""
 
-    model: str | None = Field(default=None, description="the model served; for the reader, nothing depends on it")
     role: Literal["unified", "prefill", "decode"] = Field(
         default="unified",
         description="a prefill pool is planned on tokens in alone and a decode pool on tokens out alone, for the same "
         "lead window; a class names one of each",
     )
-    region: str | None = Field(default=None, description="shown on the pages")
     gpu: Gpu = Field(description="the hardware of one replica")
-    max_context_tokens: int | None = Field(
-        default=None, ge=1, description="tokens of the longest request that it can hold; any unless given"
-    )
     capacity: Capacity = Field(description="what one replica sustains within its SLO")
     startup: Startup = Field(description="how long a replica takes to serve")
     bounds: Bounds = Field(description="replicas that no floor leaves")
     margin: Margin = Field(default=Margin(), description="what is asked for beyond the expected demand")
     shape: Shape = Field(default=Shape(), description="how fast a floor may come down")
-    calendar: tuple[CalendarEntry, ...] = Field(
-        default=(), description="minimums and ceilings by the clock: business hours, quiet hours, maintenance"
+    scale_to_zero: ScaleToZero | None = Field(
+        default=None, description="when no replica is needed; without it one always is"
     )
-    slo: Slo = Field(default=Slo(), description="what the pool promises")
-    overlay: Overlay = Field(default=Overlay(), description="the reactive policy on live signals, above the floors")
-    target: Target = Field(default=Target(), description="the workload in Kubernetes that serves the pool")
     fallback_replicas: int | None = Field(
         default=None, ge=0, description="the floor where a class's demand is not known at all; bounds.max unless given"
     )
@@ -192,6 +244,60 @@ class Pool(Section):
                 },
             )
         return self
+
+    @model_validator(mode="after")
+    def _zero_only_where_allowed(self) -> Self:
+        if self.bounds.min == 0 and self.scale_to_zero is None:
+            raise PydanticCustomError(
+                "zero_not_allowed",
+                "min 0 lets the pool scale to zero, and nothing says when it may",
+                {
+                    "at": ("bounds", "min"),
+                    "hint": "use min: 1, or say when with `scale_to_zero: {wake_up: 3m, below_tokens_per_s: 50}`",
+                },
+            )
+        if self.scale_to_zero is not None and (self.bounds.min or self.margin.warm):
+            key = "margin.warm" if self.bounds.min == 0 else "bounds.min"
+            raise PydanticCustomError(
+                "never_zero",
+                "{key} keeps replicas, so the pool never scales to zero",
+                {"key": key, "at": ("scale_to_zero",), "hint": f"set {key} to 0, or delete `scale_to_zero`"},
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _bounds_of_whole_multiples(self) -> Self:
+        multiple = self.shape.multiple_of
+        for name in ("min", "max", "exceed_by"):
+            if (value := getattr(self.bounds, name)) % multiple:
+                raise PydanticCustomError(
+                    "not_a_multiple",
+                    "{name} {value} is not a multiple of {multiple}, as `shape.multiple_of` asks of every floor",
+                    {
+                        "name": name,
+                        "value": value,
+                        "multiple": multiple,
+                        "at": ("bounds", name),
+                        "hint": f"use {value - value % multiple} or {value - value % multiple + multiple}",
+                    },
+                )
+        return self
+
+
+class Pool(PoolSettings):
+    """Identical replicas that scale as one."""
+
+    model: str | None = Field(default=None, description="the model served; for the reader, nothing depends on it")
+    region: str | None = Field(default=None, description="shown on the pages")
+    max_context_tokens: int | None = Field(
+        default=None, ge=1, description="tokens of the longest request that it can hold; any unless given"
+    )
+    calendar: tuple[CalendarEntry, ...] = Field(
+        default=(), description="minimums and ceilings by the clock: business hours, quiet hours, maintenance"
+    )
+    slo: Slo = Field(default=Slo(), description="what the pool promises")
+    overlay: Overlay = Field(default=Overlay(), description="the reactive policy on live signals, above the floors")
+    target: Target = Field(default=Target(), description="the workload in Kubernetes that serves the pool")
 
     @model_validator(mode="after")
     def _safe_in_bounds(self) -> Self:

@@ -90,6 +90,36 @@ def check_roles(config: Config) -> None:
             )
 
 
+def check_take_overs(config: Config) -> None:
+    """A pool takes over from other pools that can be lost without it, and that do the same work."""
+    for name, pool in config.pools.items():
+        for lost in pool.margin.takes_over:
+            other = config.pools.get(lost)
+            fault = hint = ""
+            if other is None:
+                near = difflib.get_close_matches(lost, list(config.pools), n=1)
+                fault = "which is not under `pools`"
+                hint = f"did you mean {near[0]}?" if near else f"use one of {sorted(config.pools)}"
+            elif lost == name:
+                fault, hint = "itself", "name a pool of another region"
+            elif other.role != pool.role:
+                fault, hint = f"a {other.role} pool, and is a {pool.role} pool", "name a pool of the same role"
+            elif pool.region is not None and pool.region == other.region:
+                fault, hint = f"which is lost with it: both are in {pool.region}", "name a pool of another region"
+            if fault:
+                raise PydanticCustomError(
+                    "bad_take_over",
+                    "pool {name} takes over from {lost}, {fault}",
+                    {
+                        "name": name,
+                        "lost": lost,
+                        "fault": fault,
+                        "at": ("pools", name, "margin", "takes_over"),
+                        "hint": hint,
+                    },
+                )
+
+
 def check_events(config: Config) -> None:
     """Events concern classes that exist."""
     for place, event in enumerate(config.events):

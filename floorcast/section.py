@@ -18,6 +18,17 @@ def _fraction(value: object) -> object:
     return value
 
 
+def _count_or_share(value: object) -> object:
+    """`3` is a count, `10%` and 0.1 are shares."""
+    value = _fraction(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or (isinstance(value, float) and value >= 1):
+        raise ValueError(f"{value!r} is neither whole replicas nor a share under 100 %; write it as in 3 or 10%")
+    return value
+
+
+CountOrShare = Annotated[int | float, BeforeValidator(_count_or_share)]
+"""Replicas where it is an int, a share of them where it is a float."""
+
 Fraction = Annotated[float, BeforeValidator(_fraction)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=63)]
 

@@ -7,6 +7,8 @@ from typing import Literal, get_args
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from floorcast.pool import PoolSettings
+
 SCHEDULE_SCHEMA_VERSION = 1
 
 
@@ -25,9 +27,18 @@ class Rung(StrEnum):
     FALLBACK = "fallback_replicas"
 
 
-BufferName = Literal["minimum_margin", "round_up", "warm"]
+BufferName = Literal["minimum_margin", "round_up", "zone_loss", "rollout", "warm", "scale_to_zero"]
 Rule = Literal[
-    "scheduled_minimum", "min_replicas", "max_replicas", "already_published", "dwell", "step_down", "ceiling", "quota"
+    "scheduled_minimum",
+    "min_replicas",
+    "multiple_of",
+    "max_replicas",
+    "already_published",
+    "hysteresis",
+    "dwell",
+    "step_down",
+    "ceiling",
+    "quota",
 ]
 """What may move a floor after the buffers."""
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -38,7 +49,10 @@ class Buffer(Frozen):
     """One margin on top of the required replicas, with the number after it was applied."""
 
     name: BufferName
-    value: float = Field(description="0.1 for a margin of 10 %; a count of replicas for warm")
+    value: float = Field(
+        description="a share for minimum_margin and for rollout under 1; a count of replicas for warm and rollout, of "
+        "zones for zone_loss; tokens per second for scale_to_zero"
+    )
     replicas: float = Field(ge=0, description="replicas after this buffer")
 
 
@@ -109,6 +123,14 @@ class Admission(Frozen):
     tokens_out_per_s: float = Field(ge=0)
 
 
+class TakenOver(Frozen):
+    """What a pool has to carry of another's demand in the deciding step, in case that pool's region is lost."""
+
+    share: float = Field(gt=0, le=1)
+    tokens_in_per_s: float = Field(ge=0, description="all of the other pool's demand at its quantile")
+    tokens_out_per_s: float = Field(ge=0)
+
+
 class Reason(Frozen):
     """Why a floor is what it is. `scaling.recompute` gets from here to the number."""
 
@@ -128,7 +150,9 @@ class Reason(Frozen):
         description="the pools planned together with this one, for the same lead, as neither serves without the others",
     )
     quantile: float = Field(gt=0, lt=1)
-    tokens_in_per_s: float = Field(ge=0, description="the pool's demand at the quantile in the deciding step")
+    tokens_in_per_s: float = Field(
+        ge=0, description="the pool's demand at the quantile in the deciding step, with what it takes over"
+    )
     tokens_out_per_s: float = Field(ge=0)
     median_tokens_per_s: float = Field(ge=0, description="the binding metric's median in the deciding step")
     share_in: float = Field(
@@ -148,6 +172,9 @@ class Reason(Frozen):
     buffers: tuple[Buffer, ...] = ()
     adjustments: tuple[Adjustment, ...] = ()
     classes: dict[str, ClassDemand] = Field(default_factory=dict)
+    takes_over: dict[str, TakenOver] = Field(
+        default_factory=dict, exclude_if=lambda taken: not taken, description="by pool"
+    )
     clamped: Literal["min_replicas", "max_replicas", "ceiling", "quota"] | None = Field(
         default=None, description="the limit that moved the floor, the last of them where several did"
     )
@@ -180,6 +207,11 @@ class PoolSchedule(Frozen):
         description="whether replay shows that floors pay on this pool; untested where no replay was run"
     )
     rung: Rung
+    settings: PoolSettings | None = Field(
+        default=None,
+        exclude_if=lambda settings: settings is None,
+        description="what the floors were planned with, as the configuration writes it",
+    )
     windows: tuple[FloorWindow, ...] = Field(min_length=1)
 
 

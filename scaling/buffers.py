@@ -62,6 +62,38 @@ class RoundUp(Buffer):
 
 
 @dataclass(frozen=True)
+class ZoneLoss(Buffer):
+    """Spread evenly over `value` zones Z, the replicas outside any one of them still carry the need n.
+
+    Of N replicas the largest zone has ceil(N / Z), so N - ceil(N / Z) = floor(N (Z - 1) / Z) are left, which is n or
+    more from N = ceil(n Z / (Z - 1)) on.
+    """
+
+    name = "zone_loss"
+
+    def apply(self, replicas: Floats) -> Floats:
+        return _whole(replicas * self.value / (self.value - 1))
+
+    def text(self, before: float, after: float) -> str:
+        return f"zone loss, 1 of {self.value:g}: {before:g} x {self.value:g} / {self.value - 1:g} -> {after:g}"
+
+
+@dataclass(frozen=True)
+class Rollout(Buffer):
+    """While a rolling update takes `value` replicas away, below 1 that share, the others still carry the need."""
+
+    name = "rollout"
+
+    def apply(self, replicas: Floats) -> Floats:
+        return replicas + self.value if self.value >= 1 else _whole(replicas / (1 - self.value))
+
+    def text(self, before: float, after: float) -> str:
+        if self.value >= 1:
+            return f"rollout {self.value:g}: {after:g}"
+        return f"rollout {self.value * 100:g} %: {before:g} / {1 - self.value:g} -> {after:g}"
+
+
+@dataclass(frozen=True)
 class Warm(Buffer):
     """That many replicas more."""
 
@@ -74,12 +106,29 @@ class Warm(Buffer):
         return f"warm {self.value:g}: {after:g}"
 
 
+@dataclass(frozen=True)
+class ToZero(Buffer):
+    """In place of all others where demand stays under `value` tokens per second: no replica."""
+
+    name = "scale_to_zero"
+
+    def apply(self, replicas: Floats) -> Floats:
+        return np.zeros_like(replicas)
+
+    def text(self, before: float, after: float) -> str:
+        return f"{before:.2f} -> 0, as demand stays under {self.value:g}/s"
+
+
 def buffers_of(margin: Margin) -> tuple[Buffer, ...]:
     """The buffers of a pool in the order they apply; one that would change nothing is left out."""
     buffers: list[Buffer] = []
     if margin.minimum:
         buffers.append(MinimumMargin(margin.minimum))
     buffers.append(RoundUp())
+    if margin.zones > 1:
+        buffers.append(ZoneLoss(margin.zones))
+    if margin.rollout_unavailable:
+        buffers.append(Rollout(margin.rollout_unavailable))
     if margin.warm:
         buffers.append(Warm(margin.warm))
     return tuple(buffers)

@@ -10,7 +10,7 @@ from floorcast.calendar import CalendarEntry
 from floorcast.event import Window
 from floorcast.pool import MOST_REPLICAS
 from scaling.ladder import Grid
-from scaling.pool_floors import Limits
+from scaling.moves import Limits
 
 
 def limits(calendar: tuple[CalendarEntry, ...], grid: Grid, *, windows: int, width: int, zone: str) -> Limits:

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from floorcast.columns import Metric
-from floorcast.pool import Pool
+from floorcast.pool import PoolSettings
 from floorcast.types import RULES, Adjustment, ClassDemand, FloorWindow, Reason, Rule, Rung
 from floorcast.units import format_duration
-from scaling.buffers import RoundUp, buffers_of
+from scaling.buffers import RoundUp, ToZero, buffers_of
 from scaling.ladder import MISSING
 
 _FALLBACK = Rung.FALLBACK.value
@@ -28,7 +28,7 @@ def explain(
     window: FloorWindow,
     *,
     pool_name: str,
-    pool: Pool,
+    pool: PoolSettings,
     zone: str = "UTC",
     version: int | None = None,
     issued_at: datetime | None = None,
@@ -56,7 +56,7 @@ def explain(
     return "\n".join([title, *(f"  {label:<10}  {text}" for label, text in lines)])
 
 
-def _fallback_lines(window: FloorWindow, pool: Pool) -> list[tuple[str, str]]:
+def _fallback_lines(window: FloorWindow, pool: PoolSettings) -> list[tuple[str, str]]:
     unknown = [name for name, demand in window.reason.classes.items() if MISSING in (demand.model_in, demand.model_out)]
     replicas = f"{window.reason.required_replicas:g}"
     unset = f"bounds.max {replicas}, since fallback_replicas is not set"
@@ -67,7 +67,7 @@ def _fallback_lines(window: FloorWindow, pool: Pool) -> list[tuple[str, str]]:
     ]
 
 
-def _demand_lines(window: FloorWindow, pool: Pool) -> list[tuple[str, str]]:
+def _demand_lines(window: FloorWindow, pool: PoolSettings) -> list[tuple[str, str]]:
     reason = window.reason
     if reason.binding == "sum":
         reached = f"tokens in reach {_rate(reason.tokens_in_per_s)} and tokens out {_rate(reason.tokens_out_per_s)}"
@@ -137,15 +137,32 @@ def _cached(reason: Reason) -> list[tuple[str, str]]:
 
 def _together(reason: Reason) -> list[tuple[str, str]]:
     """The pool's demand worked out from the classes' figures, where that takes a step."""
-    several, peaks = len(reason.classes) > 1, _of(reason, "peak")
-    if not several and max(peaks) == 1:
-        return []
-    sums = ";  ".join(_sum(reason, side) for side in _SIDES[reason.binding])
-    shares = " and ".join(f"{100 * share:.0f} %" for share in _of(reason, "share"))
-    apart = f"medians + {shares} of their spread, as they peak apart"
-    how = [apart if min(_of(reason, "share")) < 1 else "added as if they peak together"]
-    minute = f"times {' and '.join(f'{peak:.2f}' for peak in peaks)} for the busiest minute"
-    return [("together", f"{sums}: {', '.join(how * several + [minute] * (max(peaks) > 1))}")]
+    lines, several, peaks = [], len(reason.classes) > 1, _of(reason, "peak")
+    if several or max(peaks) > 1:
+        sums = ";  ".join(_sum(reason, side) for side in _SIDES[reason.binding])
+        shares = " and ".join(f"{100 * share:.0f} %" for share in _of(reason, "share"))
+        apart = f"medians + {shares} of their spread, as they peak apart"
+        how = [apart if min(_of(reason, "share")) < 1 else "added as if they peak together"]
+        minute = f"times {' and '.join(f'{peak:.2f}' for peak in peaks)} for the busiest minute"
+        lines.append(("together", f"{sums}: {', '.join(how * several + [minute] * (max(peaks) > 1))}"))
+    if reason.takes_over:
+        sums = ";  ".join(_taken(reason, side) for side in _SIDES[reason.binding])
+        lines.append(("takes over", f"{sums}: in case the region of {' or '.join(reason.takes_over)} is lost"))
+    return lines
+
+
+def _taken(reason: Reason, side: str) -> str:
+    """As `9,000 + 50 % of 4,000 = 11,000/s`."""
+    name = f"tokens_{side}_per_s"
+    others = [f"{100 * other.share:g} % of {_number(getattr(other, name))}" for other in reason.takes_over.values()]
+    return f"{' + '.join([_number(_own(reason, side)), *others])} = {_rate(getattr(reason, name))}"
+
+
+def _own(reason: Reason, side: str) -> float:
+    """The pool's own demand, without what it takes over."""
+    name = f"tokens_{side}_per_s"
+    own: float = getattr(reason, name) - sum(other.share * getattr(other, name) for other in reason.takes_over.values())
+    return own
 
 
 def _sum(reason: Reason, side: str) -> str:
@@ -161,7 +178,7 @@ def _sum(reason: Reason, side: str) -> str:
         text = f"{_number(median)} + {share:.4f} x ({_number(quantile)} - {_number(median)})"
     if peak > 1:
         text = f"({text}) x {peak:.4f}" if " " in text else f"{text} x {peak:.4f}"
-    return f"{text} = {_rate(getattr(reason, f'tokens_{side}_per_s'))}"
+    return f"{text} = {_rate(_own(reason, side))}"
 
 
 def _of(reason: Reason, figure: str) -> list[float]:
@@ -169,7 +186,7 @@ def _of(reason: Reason, figure: str) -> list[float]:
     return [getattr(reason, f"{figure}_{side}") for side in _SIDES[reason.binding]]
 
 
-def _capacity(reason: Reason, pool: Pool) -> str:
+def _capacity(reason: Reason, pool: PoolSettings) -> str:
     capacity, utilization = pool.capacity, pool.capacity.target_utilization
     rates = {Metric.TOKENS_IN.value: reason.tokens_in_per_s, Metric.TOKENS_OUT.value: reason.tokens_out_per_s}
     sustained = {
@@ -191,8 +208,10 @@ def _capacity(reason: Reason, pool: Pool) -> str:
     return text
 
 
-def _margins_text(reason: Reason, pool: Pool) -> str:
+def _margins_text(reason: Reason, pool: PoolSettings) -> str:
     texts, before = [], reason.required_replicas
+    if [given.name for given in reason.buffers] == [ToZero.name]:
+        return ToZero(reason.buffers[0].value).text(before, 0)
     for buffer, given in zip(buffers_of(pool.margin), reason.buffers, strict=True):
         texts.append(buffer.text(before, given.replicas))
         before = given.replicas
@@ -201,7 +220,7 @@ def _margins_text(reason: Reason, pool: Pool) -> str:
     return ";  ".join(texts).replace(";  ->", " ->")
 
 
-def _lead(reason: Reason, pool: Pool) -> str:
+def _lead(reason: Reason, pool: PoolSettings) -> str:
     startup, lead = pool.startup, timedelta(seconds=reason.lead_s)
     if reason.lead_of:
         own = f"startup p90 {format_duration(startup.p90)}"
@@ -213,7 +232,7 @@ def _lead(reason: Reason, pool: Pool) -> str:
     )
 
 
-def _rule_lines(window: FloorWindow, pool: Pool) -> list[tuple[str, str]]:
+def _rule_lines(window: FloorWindow, pool: PoolSettings) -> list[tuple[str, str]]:
     """The rules that moved the number, and the bounds even where they did not, in the order they apply."""
     moves = {move.rule: move for move in window.reason.adjustments}
     number = window.reason.adjustments[0].before if moves else window.min_replicas
@@ -228,15 +247,20 @@ def _rule_lines(window: FloorWindow, pool: Pool) -> list[tuple[str, str]]:
     return lines
 
 
-def _bounds(wanted: int, moves: dict[Rule, Adjustment], pool: Pool) -> str:
-    text = f"{pool.bounds.min} to {pool.bounds.max}"
+def _bounds(wanted: int, moves: dict[Rule, Adjustment], pool: PoolSettings) -> str:
+    bounds = pool.bounds
+    text = f"{bounds.min} to {bounds.max}"
     clamp = moves.get("max_replicas") or moves.get("min_replicas")
     if clamp is None:
-        at = " and ".join(name for name in ("min", "max") if wanted == getattr(pool.bounds, name))
+        at = " and ".join(name for name in ("min", "max") if wanted == getattr(bounds, name))
+        if wanted > bounds.max:
+            return f"{text}, exceeded by {wanted - bounds.max} of the {bounds.exceed_by} allowed"
         return f"{text}, {wanted} is bounds.{at}" if at else f"{text}, not binding"
+    text += f" and {bounds.exceed_by} more" if clamp.after > bounds.max else ""
     text += f": {clamp.before} becomes {clamp.after}"
-    short = max(clamp.before - clamp.after, 0)
-    return f"{text}, {_replicas(short)} short" if short else text
+    if clamp.before > clamp.after:
+        return f"{text}, {_replicas(clamp.before - clamp.after)} short"
+    return text if bounds.min else f"{text}, since demand does not stay low for the lead time and wake-up"
 
 
 def _quotas(reason: Reason) -> str:
@@ -253,32 +277,44 @@ def _admission(reason: Reason) -> str:
     )
 
 
-def _quota_line(adjusted: Adjustment, _pool: Pool) -> tuple[str, str]:
+def _quota_line(adjusted: Adjustment, _pool: PoolSettings) -> tuple[str, str]:
     return "quota", f"{adjusted.before} becomes {adjusted.after}, all that the quota leaves"
 
 
-def _published_line(adjusted: Adjustment, _pool: Pool) -> tuple[str, str]:
+def _published_line(adjusted: Adjustment, _pool: PoolSettings) -> tuple[str, str]:
     return "published", f"{adjusted.before} becomes {adjusted.after}, as published before for this time"
 
 
-def _dwell_line(adjusted: Adjustment, pool: Pool) -> tuple[str, str]:
+def _dwell_line(adjusted: Adjustment, pool: PoolSettings) -> tuple[str, str]:
     return "dwell", f"{adjusted.before} becomes {adjusted.after}, held for {format_duration(pool.shape.dwell)}"
 
 
-def _step_down_line(adjusted: Adjustment, pool: Pool) -> tuple[str, str]:
-    pace = f"down by at most {pool.shape.step_down} in {format_duration(pool.shape.every)}"
+def _step_down_line(adjusted: Adjustment, pool: PoolSettings) -> tuple[str, str]:
+    most = pool.shape.step_down
+    pace = f"down by at most {most if most >= 1 else f'{most * 100:g} %'} in {format_duration(pool.shape.every)}"
     return "step down", f"{adjusted.before} becomes {adjusted.after}, {pace}"
 
 
-def _minimum_line(adjusted: Adjustment, _pool: Pool) -> tuple[str, str]:
+def _minimum_line(adjusted: Adjustment, _pool: PoolSettings) -> tuple[str, str]:
     return "schedule", f"{adjusted.before} becomes {adjusted.after}, the minimum of {adjusted.name}"
 
 
-def _ceiling_line(adjusted: Adjustment, _pool: Pool) -> tuple[str, str]:
+def _ceiling_line(adjusted: Adjustment, _pool: PoolSettings) -> tuple[str, str]:
     return "ceiling", f"{adjusted.before} becomes {adjusted.after}, the most that {adjusted.name} allows"
 
 
+def _multiple_line(adjusted: Adjustment, pool: PoolSettings) -> tuple[str, str]:
+    return "multiples", f"{adjusted.before} becomes {adjusted.after}, in multiples of {pool.shape.multiple_of}"
+
+
+def _hysteresis_line(adjusted: Adjustment, pool: PoolSettings) -> tuple[str, str]:
+    near = f"lower by no more than {pool.shape.hysteresis * 100:g} %"
+    return "hysteresis", f"{adjusted.before} becomes {adjusted.after}, as published before for this time: {near}"
+
+
 _RULE_LINES = {
+    "multiple_of": _multiple_line,
+    "hysteresis": _hysteresis_line,
     "scheduled_minimum": _minimum_line,
     "ceiling": _ceiling_line,
     "already_published": _published_line,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,10 @@ from scaling.deadlines import schedule_deadlines
 from scaling.demand import METRICS
 from scaling.effective import effective, effective_history
 from scaling.ladder import RUNGS, Grid, gather
+from scaling.moves import Move
 from scaling.placement import Relaxation, place
-from scaling.pool_floors import Move, PoolFloors, pool_floors
+from scaling.pool_demand import own_demand, with_taken_over
+from scaling.pool_floors import PoolFloors, pool_floors
 from scaling.quotas import Claim, ration
 from scaling.reasons import reasons
 
@@ -61,10 +63,10 @@ def plan(
     `cached` is the share of prompt tokens in the prefix cache by class, none unless given.
 
     The floor of a window covers the most demanding of all steps that overlap the window or the lead time after
-    it. Then, in order: minimum margin, whole replicas, warm replicas; bounds; what was published, from the second
-    rung on; dwell; step-down; quotas. The rung of a window is the worst among its classes and steps. A step inside the
-    horizon at which some class has no figure asks for at least `fallback_replicas`; past the horizon it is left
-    out. A forecast is fresh for three publication intervals, or three steps if those are longer.
+    it. Then, in order: the buffers of `scaling.buffers`, the rules of `scaling.moves`, quotas. The rung of a window is
+    the worst among its classes and steps. A step inside the horizon at which some class has no figure asks for at least
+    `fallback_replicas`; past the horizon it is left out. A forecast is fresh for three publication intervals, or three
+    steps if those are longer.
 
     Raises LeakageError where a forecast has seen data from after `now`.
     """
@@ -87,59 +89,62 @@ def plan(
     }
     peaks = {name: peak for name, (_, peak) in of_pool.items()}
     placement = place(config, figures, grid, peaks=peaks, before=before, published=published)
-    made, claims = {}, {}
-    for name in sorted(config.pools):
-        pool, width = config.pools[name], widths[name]
-        share, peak = of_pool[name]
-        own, places = figures, members[name]
+    own = {}
+    for name, pool in config.pools.items():
+        part, places, share = figures, members[name], of_pool[name][0]
         if name in placement.shares:
-            own, places = figures.part(places, placement.shares[name]), list(range(len(places)))
+            part, places = figures.part(places, placement.shares[name]), list(range(len(places)))
             # What is kept of the classes' spread is known of them whole, or of the same part of each.
-            share = np.where(np.ptp(placement.shares[name][:, :width], axis=0).any(), 1.0, share)
+            share = np.where(np.ptp(placement.shares[name][:, : widths[name]], axis=0).any(), 1.0, share)
+        own[name] = own_demand(pool, part, places, width=widths[name], share=share, peak=peaks[name])
+    made = {}
+    for name, pool in sorted(config.pools.items()):
         made[name] = pool_floors(
             pool,
-            own,
-            places,
+            with_taken_over(pool, own[name], own),
             grid,
             windows=windows,
-            width=width,
+            width=widths[name],
             before=before[name],
-            share=share,
-            peak=peak,
-            limits=limits(pool.calendar, grid, windows=windows, width=width, zone=config.zone)
+            limits=limits(pool.calendar, grid, windows=windows, width=widths[name], zone=config.zone)
             if pool.calendar
             else None,
         )
-        claims[name] = _claim(made[name], pool, before[name])
+    claims = {name: _claim(one, config.pools[name], before[name]) for name, one in made.items()}
     granted, uses = ration(config, claims)
     made = {name: _cut(one, granted[name]) if name in granted else one for name, one in made.items()}
-    frames = [
-        pl.DataFrame(
-            {
-                "pool": [name] * windows,
-                "window_start": starts,
-                "window_end": starts + config.step,
-                "min_replicas": one.floors,
-                "required_replicas": one.required,
-                "rung": [RUNGS[rung].value for rung in one.rung.tolist()],
-                "reason": reasons(
-                    one,
-                    config.pools[name],
-                    times=times,
-                    lead=_lead(config, name),
-                    labels=figures.labels,
-                    waiting=figures.waiting,
-                    cached=figures.cached,
-                    uses=[use for use in uses if use.quota.covers(config.pools[name])],
-                    specs=[config.classes[member] for member in one.classes],
-                    placed=placement.shares.get(name),
-                ),
-            }
+    frames = []
+    for name, one in made.items():
+        texts = reasons(
+            one,
+            config.pools[name],
+            times=times,
+            lead=_lead(config, name),
+            labels=figures.labels,
+            waiting=figures.waiting,
+            cached=figures.cached,
+            uses=[use for use in uses if use.quota.covers(config.pools[name])],
+            specs=[config.classes[member] for member in one.classes],
+            placed=placement.shares.get(name),
         )
-        for name, one in made.items()
-    ]
+        frames.append(_frame(name, one, texts, starts=starts, step=config.step))
     floors = conform(pl.concat(frames), FLOORS)
     return Plan(floors, worst_rungs(config, floors, now=now), placement.relax)
+
+
+def _frame(name: str, made: PoolFloors, texts: list[str], *, starts: pl.Series, step: timedelta) -> pl.DataFrame:
+    """FLOORS of a pool."""
+    return pl.DataFrame(
+        {
+            "pool": [name] * len(texts),
+            "window_start": starts,
+            "window_end": starts + step,
+            "min_replicas": made.floors,
+            "required_replicas": made.required,
+            "rung": [RUNGS[rung].value for rung in made.rung.tolist()],
+            "reason": texts,
+        }
+    )
 
 
 def _lead(config: Config, pool: str) -> dict[str, Any]:
@@ -153,7 +158,7 @@ def _claim(made: PoolFloors, pool: Pool, before: Ints) -> Claim:
     """What the pool asks of the quotas. What it wants only since its demand is not known, above what was published, it
     takes from no other pool."""
     least = np.full_like(made.floors, pool.bounds.min)
-    rates = class_rates(made.class_quantile, made.demand)
+    rates = class_rates(made.class_quantile, made.own)
     known = np.maximum(before[1:], least)
     return Claim(
         floors=made.floors,
@@ -166,7 +171,7 @@ def _claim(made: PoolFloors, pool: Pool, before: Ints) -> Claim:
 
 def _cut(made: PoolFloors, granted: Ints) -> PoolFloors:
     """With the floors that quotas leave: the last rule of all."""
-    needed = next(move.after for move in made.moves if move.rule == "min_replicas")
+    needed = next(move.after for move in made.moves if move.rule == "multiple_of")
     return replace(made, moves=(*made.moves, Move("quota", granted)), shortfall=np.maximum(needed - granted, 0))
 
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from floorcast.config import Config
 from floorcast.errors import LeakageError
-from floorcast.pool import Pool
+from floorcast.pool import PoolSettings
 from floorcast.types import Rung
 from floorcast.units import EPOCH, format_duration, format_time
 from scaling.capacity import Floats, Ints
@@ -95,7 +95,7 @@ class Figures:
         )
 
 
-def fallback_replicas(pool: Pool) -> int:
+def fallback_replicas(pool: PoolSettings) -> int:
     """The last rung: what a pool gets when a class's demand is not known at all."""
     return pool.bounds.max if pool.fallback_replicas is None else pool.fallback_replicas
 

@@ -15,6 +15,7 @@ from floorcast.pool import Pool
 from floorcast.types import Rung
 from floorcast.workload import WorkloadClass
 from scaling.admission import admitted, class_rates
+from scaling.buffers import ToZero
 from scaling.capacity import Floats
 from scaling.demand import DECIMALS
 from scaling.ladder import Waiting
@@ -63,7 +64,7 @@ def reasons(
         "median_tokens_per_s": (made.median * counts).sum(axis=0).round(_DECIMALS).tolist(),
         "demand_tokens_per_s": (made.demand * counts).sum(axis=0).round(_DECIMALS).tolist(),
         "required_replicas": made.required.round(_DECIMALS).tolist(),
-        "buffers": list(_buffers(made)),
+        "buffers": list(_buffers(made, pool)),
         "adjustments": adjustments,
         "classes": list(_classes(made, labels, _deadlines(made, waiting, times), cached, placed)),
         "clamped": [clamped_by(move["rule"] for move in moves) for moves in adjustments],
@@ -71,6 +72,8 @@ def reasons(
         "quotas": list(_quotas(uses, len(binding))),
         "admission": list(_admission(made, pool, specs)),
     }
+    if made.taken:
+        columns["takes_over"] = list(_taken(made))
     constants = {**lead, "quantile": pool.margin.quantile}
     return [
         to_json({**dict(zip(columns, values, strict=True)), **constants}).decode()
@@ -83,13 +86,21 @@ def clamped_by(rules: Iterable[str]) -> str | None:
     return next((rule for rule in reversed(list(rules)) if rule in _LIMITS), None)
 
 
-def _buffers(made: PoolFloors) -> Iterator[list[dict[str, Any]]]:
-    """The buffers that apply; fallback replicas have none."""
+def _buffers(made: PoolFloors, pool: Pool) -> Iterator[list[dict[str, Any]]]:
+    """The buffers that apply: fallback replicas have none, and where none is needed that is all."""
+    to_zero = (
+        [{"name": ToZero.name, "value": zero.below_tokens_per_s, "replicas": 0.0}]
+        if (zero := pool.scale_to_zero)
+        else []
+    )
     steps = zip(*(after.round(_DECIMALS).tolist() for after in made.buffered), strict=True)
-    for on_fallback, numbers in zip(made.on_fallback.tolist(), steps, strict=True):
+    for on_fallback, idle, numbers in zip(made.on_fallback.tolist(), made.idle.tolist(), steps, strict=True):
+        if on_fallback or idle:
+            yield [] if on_fallback else to_zero
+            continue
         yield [
             {"name": buffer.name, "value": buffer.value, "replicas": after}
-            for buffer, after in zip(() if on_fallback else made.buffers, numbers, strict=not on_fallback)
+            for buffer, after in zip(made.buffers, numbers, strict=True)
         ]
 
 
@@ -169,7 +180,7 @@ def _quotas(uses: Sequence[Use], windows: int) -> Iterator[list[dict[str, Any]]]
 def _admission(made: PoolFloors, pool: Pool, specs: Sequence[WorkloadClass]) -> Iterator[dict[str, dict[str, Any]]]:
     """By class where the pool is short. Fallback replicas rest on no demand of which a share could be served."""
     short = (made.shortfall > 0) & ~made.on_fallback
-    rates = class_rates(made.class_quantile[:, :, short], made.demand[:, short])
+    rates = class_rates(made.class_quantile[:, :, short], made.own[:, short])
     shares, budgets = admitted(rates, made.floors[short], specs, capacity=pool.capacity, role=pool.role)
     of_window = iter(zip(shares.T.round(_DECIMALS).tolist(), budgets.transpose(2, 0, 1).round(1).tolist(), strict=True))
     for is_short in short.tolist():
@@ -185,3 +196,16 @@ def _admission(made: PoolFloors, pool: Pool, specs: Sequence[WorkloadClass]) -> 
 
 def _cached(tokens_in_per_s: float, share: float) -> dict[str, float]:
     return {"cached_share": share, "prompt_in_per_s": round(tokens_in_per_s / (1 - share), DECIMALS)}
+
+
+def _taken(made: PoolFloors) -> Iterator[dict[str, dict[str, float]]]:
+    """What is taken over from each other pool at the deciding step."""
+    for window in range(len(made.wanted)):
+        yield {
+            name: {
+                "share": share,
+                "tokens_in_per_s": float(demand[0, window]),
+                "tokens_out_per_s": float(demand[1, window]),
+            }
+            for name, (share, demand) in made.taken.items()
+        }

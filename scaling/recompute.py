@@ -8,24 +8,46 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from floorcast.errors import FloorcastError
-from floorcast.pool import Pool
+from floorcast.pool import PoolSettings
 from floorcast.types import RULES, Reason, Rule
-from scaling.buffers import apply_buffers, buffers_of
-from scaling.capacity import required_replicas
+from scaling.buffers import ToZero, apply_buffers, buffers_of
+from scaling.capacity import Floats, required_replicas
 from scaling.demand import pool_demand
 from scaling.ladder import fallback_replicas
+from scaling.moves import lower_bound
+from scaling.pool_demand import DECISIVE, total_demand
 from scaling.reasons import clamped_by
+from scaling.shape import whole_multiples
 
 
-def recompute(reason: Reason, pool: Pool) -> int:
-    """The floor that follows from the reason's demand and the pool's capacity, margins and bounds.
+def recompute(reason: Reason, pool: PoolSettings) -> int:
+    """The floor that follows from the reason's demand and what the pool was planned with.
 
     Every number in between is derived anew and compared. What past publications contribute (already published,
-    dwell, step-down) and what the calendar does (scheduled minimum, ceiling) is not derivable from one window: it is
-    taken as given, if it moves the number the way it may. So is what a quota leaves, which depends on other pools, if
-    the quota has no room for another replica. Raises FloorcastError at the first number that disagrees.
+    hysteresis, dwell, step-down), what the calendar does (scheduled minimum, ceiling) and that demand stays low after
+    the deciding step (scale to zero) is not derivable from one window: it is taken as given, if it moves the number
+    the way it may. So is what a quota leaves, which depends on other pools, if the quota has no room for another
+    replica. Raises FloorcastError at the first number that disagrees.
     """
     _same("quantile", reason.quantile, pool.margin.quantile)
+    tokens_in, tokens_out = _demand(reason, pool)
+    _same("tokens in per s, of all classes", reason.tokens_in_per_s, tokens_in)
+    _same("tokens out per s, of all classes", reason.tokens_out_per_s, tokens_out)
+    idle = [buffer.name for buffer in reason.buffers] == [ToZero.name]
+    if reason.binding == "fallback_replicas":
+        return _moved(_fallback(reason, pool), reason, pool, idle=False)
+    required = _required(reason, pool)
+    buffers = (_to_zero(reason, pool),) if idle else buffers_of(pool.margin)
+    _same_names("buffers", [buffer.name for buffer in reason.buffers], [buffer.name for buffer in buffers])
+    after = [float(number) for number in apply_buffers(required, buffers)]
+    for given, buffer, replicas in zip(reason.buffers, buffers, after, strict=True):
+        _same(f"value of {buffer.name}", given.value, buffer.value)
+        _same(f"replicas after {buffer.name}", given.replicas, replicas)
+    return _moved(int(after[-1]), reason, pool, idle=idle)
+
+
+def _demand(reason: Reason, pool: PoolSettings) -> list[float]:
+    """Tokens in and out per second: of the classes together, and of what is taken over."""
     figures = reason.classes.values()
     for name, demand in reason.classes.items():
         if demand.prompt_in_per_s is not None:
@@ -34,14 +56,16 @@ def recompute(reason: Reason, pool: Pool) -> int:
     classes = np.array([[c.tokens_in_per_s, c.tokens_out_per_s] for c in figures]).reshape(-1, 2, 1)
     medians = np.array([[c.median_in_per_s, c.median_out_per_s] for c in figures]).reshape(-1, 2, 1)
     share, peak = np.array([[reason.share_in], [reason.share_out]]), np.array([[reason.peak_in], [reason.peak_out]])
-    tokens_in, tokens_out = pool_demand(classes, medians, share, peak)[:, 0].tolist()
-    _same("tokens in per s, of all classes", reason.tokens_in_per_s, tokens_in)
-    _same("tokens out per s, of all classes", reason.tokens_out_per_s, tokens_out)
-    replicas = _fallback(reason, pool) if reason.binding == "fallback_replicas" else _buffered(reason, pool)
-    return _adjusted(replicas, reason, pool)
+    _same_names("pools taken over", sorted(reason.takes_over), sorted(pool.margin.takes_over))
+    taken = {}
+    for name, other in reason.takes_over.items():
+        _same(f"share of {name}", other.share, pool.margin.takes_over[name])
+        taken[name] = (other.share, np.array([[other.tokens_in_per_s], [other.tokens_out_per_s]]))
+    total: list[float] = total_demand(pool_demand(classes, medians, share, peak), taken)[:, 0].tolist()
+    return total
 
 
-def _buffered(reason: Reason, pool: Pool) -> int:
+def _required(reason: Reason, pool: PoolSettings) -> Floats:
     rates = {"tokens_in_per_s": reason.tokens_in_per_s, "tokens_out_per_s": reason.tokens_out_per_s}
     required, binding = required_replicas(**rates, capacity=pool.capacity, role=pool.role)
     if reason.binding != str(binding):
@@ -49,29 +73,31 @@ def _buffered(reason: Reason, pool: Pool) -> int:
     counted = {"tokens_in": ("tokens_in_per_s",), "tokens_out": ("tokens_out_per_s",), "sum": tuple(rates)}
     _same("binding demand", reason.demand_tokens_per_s, sum(rates[name] for name in counted[reason.binding]))
     _same("required replicas", reason.required_replicas, float(required))
-    buffers = buffers_of(pool.margin)
-    _same_names("buffers", [buffer.name for buffer in reason.buffers], [buffer.name for buffer in buffers])
-    after = [float(number) for number in apply_buffers(required, buffers)]
-    for given, buffer, replicas in zip(reason.buffers, buffers, after, strict=True):
-        _same(f"value of {buffer.name}", given.value, buffer.value)
-        _same(f"replicas after {buffer.name}", given.replicas, replicas)
-    return int(after[-1])
+    return required
 
 
-def _fallback(reason: Reason, pool: Pool) -> int:
+def _to_zero(reason: Reason, pool: PoolSettings) -> ToZero:
+    low = math.nan if pool.scale_to_zero is None else pool.scale_to_zero.below_tokens_per_s
+    total = sum([reason.tokens_in_per_s, reason.tokens_out_per_s][DECISIVE[pool.role]])
+    if not total < low:
+        raise _disagreement("scale to zero", f"demand of {total:g}/s stays under the threshold", f"{low:g}/s")
+    return ToZero(low)
+
+
+def _fallback(reason: Reason, pool: PoolSettings) -> int:
     replicas = fallback_replicas(pool)
     _same("fallback replicas", reason.required_replicas, replicas)
     _same_names("buffers", [buffer.name for buffer in reason.buffers], [])
     return replicas
 
 
-def _adjusted(replicas: int, reason: Reason, pool: Pool) -> int:
+def _moved(replicas: int, reason: Reason, pool: PoolSettings, *, idle: bool) -> int:
     """Through the rules in their order, each of which allows a range."""
     given = {move.rule: move for move in reason.adjustments}
     _same_names("adjustments", [move.rule for move in reason.adjustments], [rule for rule in RULES if rule in given])
     wanted = replicas
     for rule in RULES:
-        lowest, highest = _allowed(rule, replicas, pool)
+        lowest, highest = _allowed(rule, replicas, pool, idle=idle)
         after = replicas
         if rule in given:
             _same(f"replicas before {rule}", given[rule].before, replicas)
@@ -90,18 +116,20 @@ def _adjusted(replicas: int, reason: Reason, pool: Pool) -> int:
     return replicas
 
 
-def _allowed(rule: Rule, before: int, pool: Pool) -> tuple[int, int]:
-    """The least and the most replicas after a rule; one number where the pool's configuration tells it."""
-    bounds = pool.bounds
-    if rule == "min_replicas":
-        return max(before, bounds.min), max(before, bounds.min)
-    if rule == "max_replicas":
-        return min(before, bounds.max), min(before, bounds.max)
+def _allowed(rule: Rule, before: int, pool: PoolSettings, *, idle: bool) -> tuple[int, int]:
+    """The least and the most replicas after a rule; one number where the pool's settings tell it."""
+    derived = {
+        "min_replicas": max(before, lower_bound(pool, idle=idle)),
+        "multiple_of": whole_multiples(before, pool.shape.multiple_of),
+        "max_replicas": min(before, pool.bounds.highest),
+    }
+    if rule in derived:
+        return derived[rule], derived[rule]
     if rule == "ceiling":
         return 0, before
     if rule == "quota":
-        return min(before, bounds.min), before
-    return before, max(before, bounds.max)
+        return min(before, pool.bounds.min), before
+    return before, max(before, pool.bounds.highest)
 
 
 def _same(what: str, given: float, derived: float) -> None:

@@ -1,15 +1,35 @@
-"""How gently floors move: they hold after they are needed, then step down. Nothing here lowers a floor below need.
+"""How gently floors move: they stay, hold after they are needed, then step down. Nothing here goes below need.
 
-Both rules depend on past floors only through numbers that were published, and on the time of a fall only
-through the step grid, so that publications that follow one another continue each other's descent. Both are
-maxima over their inputs: a larger input never gives a smaller floor.
+All rules depend on past floors only through numbers that were published, and on the time of a fall only
+through the step grid, so that publications that follow one another continue each other's descent. All are
+nondecreasing in their inputs: a larger one never gives a smaller floor.
 """
 
 from __future__ import annotations
 
+import math
+from typing import TypeVar
+
 import numpy as np
 
 from scaling.capacity import Ints
+
+_NOISE = 1e-9
+Whole = TypeVar("Whole", Ints, int)
+
+
+def whole_multiples(replicas: Whole, multiple_of: int) -> Whole:
+    """Up to the next multiple."""
+    return -(-replicas // multiple_of) * multiple_of
+
+
+def stay(wanted: Ints, *, published: Ints, hysteresis: float) -> Ints:
+    """What was published for a window stays where what is wanted is lower by no more than `hysteresis` of it.
+
+    Both are [windows]; 0 is nothing published.
+    """
+    near = (wanted < published) & (published - wanted <= hysteresis * published + _NOISE)
+    return np.where(near, published, wanted)
 
 
 def hold(wanted: Ints, *, published: Ints, dwell_steps: int) -> Ints:
@@ -27,13 +47,22 @@ def hold(wanted: Ints, *, published: Ints, dwell_steps: int) -> Ints:
     return held
 
 
-def descend(held: Ints, *, before: int, first_index: int, step_down: int, every_steps: int) -> Ints:
-    """Fall by at most `step_down` replicas in any `every_steps` windows, starting from `before`.
+def descend(
+    held: Ints, *, before: int, first_index: int, step_down: float, every_steps: int, multiple_of: int = 1
+) -> Ints:
+    """Fall gently from `before`: floor[i] = max(held[i], floor[i - 1] - allowed[i]).
 
-    Falls happen at windows whose index from the Unix epoch, `first_index` for the first, divides by
-    `every_steps`. In full: floor[i] = max(held[i], floor[i - 1] - allowed[i]).
+    A fall is allowed at windows whose index from the Unix epoch, `first_index` for the first, divides by
+    `every_steps`: `step_down` replicas from 1 on, or that share of floor[i - 1] below 1, rounded down. It is in whole
+    multiples and at least one of them, which for a count of replicas are those it begins, so that it never stalls.
     """
-    index = first_index + np.arange(len(held))
-    fallen: Ints = np.cumsum(np.where(index % every_steps == 0, step_down, 0))
-    floors: Ints = np.maximum(np.maximum.accumulate(held + fallen), before) - fallen
-    return floors
+    floor, floors = before, []
+    for index, least in enumerate(held.tolist(), start=first_index):
+        if index % every_steps == 0:
+            multiples = (
+                math.ceil(step_down / multiple_of) if step_down >= 1 else int(step_down * floor / multiple_of + _NOISE)
+            )
+            floor -= max(multiples, 1) * multiple_of
+        floor = max(least, floor)
+        floors.append(floor)
+    return np.array(floors, dtype=np.int64)

@@ -52,7 +52,7 @@ def scaled_object(
         "spec": {
             "scaleTargetRef": _target(name, pool),
             "minReplicaCount": _minimum(pool, window, lowest=0),
-            "maxReplicaCount": pool.bounds.max,
+            "maxReplicaCount": _maximum(pool, window),
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(pool)}},
             "triggers": [
                 {
@@ -83,7 +83,7 @@ def horizontal_pod_autoscaler(name: str, pool: Pool, window: FloorWindow, schedu
         "spec": {
             "scaleTargetRef": _target(name, pool),
             "minReplicas": _minimum(pool, window, lowest=1),
-            "maxReplicas": pool.bounds.max,
+            "maxReplicas": _maximum(pool, window),
             "behavior": _behavior(pool),
             "metrics": [
                 {
@@ -211,19 +211,25 @@ def _minimum(pool: Pool, window: FloorWindow, *, lowest: int) -> int:
     # A target at 0 replicas switches its autoscaler off, and min above max makes replicas oscillate.
     # Maintenance alone publishes less than bounds.min, and means it.
     least = 0 if window.reason.clamped == "ceiling" else pool.bounds.min
-    return min(max(window.min_replicas, least, lowest), pool.bounds.max)
+    return min(max(window.min_replicas, least, lowest), pool.bounds.highest)
+
+
+def _maximum(pool: Pool, window: FloorWindow) -> int:
+    """The pool's, or its floor where that may exceed it."""
+    return max(pool.bounds.max, _minimum(pool, window, lowest=0))
 
 
 def _behavior(pool: Pool) -> dict[str, Any]:
-    every = max(pool.shape.every, timedelta(seconds=1))
+    step_down, every = pool.shape.step_down, max(pool.shape.every, timedelta(seconds=1))
     period = min(every, _PERIOD_MAX)
+    kind, most = ("Pods", step_down) if step_down >= 1 else ("Percent", 100 * step_down)
     return {
         "scaleDown": {
             "stabilizationWindowSeconds": int(min(pool.shape.dwell, _STABILIZATION_MAX).total_seconds()),
             "policies": [
                 {
-                    "type": "Pods",
-                    "value": max(1, int(pool.shape.step_down * (period / every))),
+                    "type": kind,
+                    "value": max(1, int(most * (period / every))),
                     "periodSeconds": int(period.total_seconds()),
                 }
             ],

@@ -51,6 +51,7 @@ pools:
     capacity: {prefill_tokens_per_s: 17000, decode_tokens_per_s: 5366}
     startup: {p90: 60s}
     bounds: {min: 0, max: 200}
+    scale_to_zero: {wake_up: 1m, below_tokens_per_s: 100}
 classes:
   chat: {kind: chat, pools: [chat-70b]}
   agent: {kind: agent, pools: [chat-70b]}

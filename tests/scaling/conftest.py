@@ -35,9 +35,9 @@ def _config(
         "gpu": {"type": "H100"},
         "capacity": {"prefill_tokens_per_s": 10, "decode_tokens_per_s": 10, "target_utilization": 1},
         "startup": {"p90": "4m30s", "apply_delay": "30s"},
-        "bounds": {"min": 0, "max": 100},
+        "bounds": {"min": 1, "max": 100},
         "margin": {"quantile": 0.95, "minimum": 0},
-        "shape": {"step_down": 100, "every": "5m", "dwell": "0s"},
+        "shape": {"step_down": 100, "every": "5m", "dwell": "0s", "hysteresis": 0},
     }
     spec |= pool
     partner = {"partner": spec | {"role": PARTNERS[pool["role"]]}} if pool.get("role", "unified") != "unified" else {}

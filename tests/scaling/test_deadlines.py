@@ -93,7 +93,7 @@ def test_the_reason_says_what_arrives_and_when_it_is_done(make_config, make_fore
         history=_idle_before(make_history, now, ["batch"]),
         published=None,
     )
-    assert made.floors["min_replicas"].to_list()[:4] == [3, 3, 3, 0]
+    assert made.floors["min_replicas"].to_list()[:4] == [3, 3, 3, 1]
     floor, reason = _windows(made)[0]
     wait = reason.classes["batch"].deadline
     assert (reason.tokens_out_per_s, wait.arriving_out_per_s, wait.wait_s) == (30, 90, 900)
@@ -128,17 +128,17 @@ def test_what_arrived_within_the_wait_is_still_to_be_done(make_config, make_fore
     came = {now - (1 + i) * STEP: 60.0 if i < 2 else 0.0 for i in range(12)}
     given = {"forecasts": make_forecasts({"batch": [0.0] * 14}), "history": make_history({"batch": came})}
     made = plan(config, now=now, published=None, **given)
-    assert made.floors["min_replicas"].to_list()[:3] == [6, 6, 0]
+    assert made.floors["min_replicas"].to_list()[:3] == [6, 6, 1]
     assert _windows(made)[0][1].classes["batch"].deadline.arriving_out_per_s == 0
 
 
 @pytest.mark.parametrize(
     ("floors", "first"),
     [
-        ([6, 6], [0, 0, 0]),  # all of it was done as it came
-        ([0, 6], [3, 3, 0]),  # 60 of the 120 are left, all of the last step's: due in two steps
-        ([0, 0], [6, 6, 0]),
-        ([None, None], [6, 6, 0]),  # no floor was in force: nothing is known to be done
+        ([6, 6], [1, 1, 1]),  # all of it was done as it came
+        ([0, 6], [3, 3, 1]),  # 60 of the 120 are left, all of the last step's: due in two steps
+        ([0, 0], [6, 6, 1]),
+        ([None, None], [6, 6, 1]),  # no floor was in force: nothing is known to be done
     ],
 )
 def test_what_the_floors_in_force_had_room_for_is_done(make_config, make_forecasts, make_history, now, floors, first):
@@ -206,7 +206,7 @@ def test_a_step_not_known_asks_for_fallback_replicas_and_nothing_waits_across_it
         history=_idle_before(make_history, now, ["batch"]),
         published=None,
     )
-    assert made.floors["min_replicas"].to_list()[:6] == [3, 3, 9, 9, 0, 0]
+    assert made.floors["min_replicas"].to_list()[:6] == [3, 3, 9, 9, 1, 1]
     assert made.floors["rung"].to_list()[:5] == ["fresh", "fresh", "fallback_replicas", "fallback_replicas", "fresh"]
 
 
@@ -216,7 +216,7 @@ def test_work_keeps_the_rung_of_the_step_it_came_in(make_config, make_forecasts,
     past = make_history({"batch": {now - timedelta(days=7): 60.0} | {now - (1 + i) * STEP: 0.0 for i in range(12)}})
     made = plan(config, now=now, forecasts=make_forecasts({"batch": [None] + [0.0] * 13}), history=past, published=None)
     assert made.floors["rung"].to_list()[:4] == ["past_weeks", "past_weeks", "past_weeks", "fresh"]
-    assert made.floors["min_replicas"].to_list()[:4] == [2, 2, 2, 0]
+    assert made.floors["min_replicas"].to_list()[:4] == [2, 2, 2, 1]
 
 
 @st.composite

@@ -30,34 +30,50 @@ scenarios = st.fixed_dictionaries(
         "published": st.none() | st.lists(st.integers(0, 50), min_size=13, max_size=13),
         "spread": st.sampled_from([0.0, 37.0]),
         "lead_min": st.sampled_from([5, 7, 10, 25]),
-        "pool": st.fixed_dictionaries(
-            {
-                "bounds": st.sampled_from([{"min": 0, "max": 100}, {"min": 2, "max": 30}]),
-                "margin": st.fixed_dictionaries(
+        "pool": st.builds(
+            lambda limits, rest: rest | limits | {"margin": rest["margin"] | limits.get("margin", {})},
+            limits=st.sampled_from(
+                [
+                    {"bounds": {"min": 1, "max": 100}},
+                    {"bounds": {"min": 2, "max": 30, "exceed_by": 3}},
                     {
-                        "quantile": st.sampled_from([0.5, 0.93, 0.99]),
-                        "minimum": st.sampled_from([0, 0.1]),
-                        "warm": st.integers(0, 2),
-                    }
-                ),
-                "shape": st.fixed_dictionaries(
-                    {
-                        "step_down": st.integers(1, 20),
-                        "every": st.sampled_from(["5m", "10m", "17m"]),
-                        "dwell": st.sampled_from(["0s", "15m", "22m"]),
-                    }
-                ),
-                "role": st.sampled_from(["unified", "prefill", "decode"]),
-                "capacity": st.fixed_dictionaries(
-                    {
-                        "prefill_tokens_per_s": st.sampled_from([10, 33.3]),
-                        "decode_tokens_per_s": st.just(20),
-                        "target_utilization": st.sampled_from([0.75, 1]),
-                        "combine": st.sampled_from(["max", "sum"]),
-                    }
-                ),
-                "fallback_replicas": st.none() | st.integers(2, 30),
-            }
+                        "bounds": {"min": 0, "max": 100},
+                        "scale_to_zero": {"wake_up": "7m", "below_tokens_per_s": 400},
+                        "margin": {"warm": 0},
+                    },
+                ]
+            ),
+            rest=st.fixed_dictionaries(
+                {
+                    "margin": st.fixed_dictionaries(
+                        {
+                            "quantile": st.sampled_from([0.5, 0.93, 0.99]),
+                            "minimum": st.sampled_from([0, 0.1]),
+                            "zones": st.sampled_from([1, 3]),
+                            "rollout_unavailable": st.sampled_from([0, 2, 0.25]),
+                            "warm": st.integers(0, 2),
+                        }
+                    ),
+                    "shape": st.fixed_dictionaries(
+                        {
+                            "step_down": st.integers(1, 20) | st.sampled_from([0.1, 0.5]),
+                            "every": st.sampled_from(["5m", "10m", "17m"]),
+                            "dwell": st.sampled_from(["0s", "15m", "22m"]),
+                            "hysteresis": st.sampled_from([0, 0.05, 0.5]),
+                        }
+                    ),
+                    "role": st.sampled_from(["unified", "prefill", "decode"]),
+                    "capacity": st.fixed_dictionaries(
+                        {
+                            "prefill_tokens_per_s": st.sampled_from([10, 33.3]),
+                            "decode_tokens_per_s": st.just(20),
+                            "target_utilization": st.sampled_from([0.75, 1]),
+                            "combine": st.sampled_from(["max", "sum"]),
+                        }
+                    ),
+                    "fallback_replicas": st.none() | st.integers(2, 30),
+                }
+            ),
         ),
     }
 )
@@ -212,18 +228,18 @@ def test_the_frame_is_sorted_covers_the_horizon_and_has_the_schema(make_config, 
 def test_a_schedule_of_another_step_is_read_by_time(make_config, make_schedule, now):
     """Ten-minute windows from 08:45: the first covers the first window, and each of the next two more."""
     published = make_schedule([7, 9, 8], start=now - STEP, step=2 * STEP)
-    config = make_config(fallback_replicas=0)
+    config = make_config(fallback_replicas=1)
     made = plan(config, now=now, forecasts=empty(FORECASTS), history=NO_HISTORY, published=published)
-    assert made.floors["min_replicas"].to_list() == [7, 9, 9, 8, 8] + [0] * 7
+    assert made.floors["min_replicas"].to_list() == [7, 9, 9, 8, 8] + [1] * 7
 
 
 def test_a_schedule_off_the_grid_covers_every_window_it_overlaps(make_config, make_schedule, now):
     """Seven-minute windows from 08:45, 08:52 and 08:59 to 09:06."""
     published = make_schedule([7, 9, 8], start=now - STEP, step=timedelta(minutes=7))
     made = plan(
-        make_config(fallback_replicas=0), now=now, forecasts=empty(FORECASTS), history=NO_HISTORY, published=published
+        make_config(fallback_replicas=1), now=now, forecasts=empty(FORECASTS), history=NO_HISTORY, published=published
     )
-    assert made.floors["min_replicas"].to_list() == [9, 9, 8, 8] + [0] * 8
+    assert made.floors["min_replicas"].to_list() == [9, 9, 8, 8] + [1] * 8
 
 
 def test_windows_whose_lead_is_not_known_to_the_end_keep_what_was_published(
@@ -269,8 +285,32 @@ def _oracle(case, config, now):
             return loads[pool.role] / capacity.target_utilization
         return (sum if capacity.combine == "sum" else max)(loads.values()) / capacity.target_utilization
 
+    def buffered(need):
+        margin = pool.margin
+        whole = math.ceil(need * (1 + margin.minimum) - 1e-6)
+        zoned = whole
+        while margin.zones > 1 and zoned - math.ceil(zoned / margin.zones) < whole:
+            zoned += 1
+        rolled, away = zoned, margin.rollout_unavailable
+        while rolled - (away if away >= 1 else away * rolled) < zoned:
+            rolled += 1
+        return rolled + margin.warm
+
+    def idle(window):
+        """Under the threshold in every step that overlaps the window, the lead and the wake-up; all of them known."""
+        if pool.scale_to_zero is None:
+            return False
+        last = window + ahead + math.ceil(pool.scale_to_zero.wake_up / STEP)
+        if last >= WINDOWS + ahead:
+            return False
+        known = [[figure for figure in figures(step) if figure is not None] for step in range(window, last + 1)]
+        metrics = 2 if pool.role == "unified" else 1
+        totals = [metrics * sum(rate for rate, _ in each) for each in known]
+        return min(map(len, known)) == 2 and max(totals) < pool.scale_to_zero.below_tokens_per_s
+
     ahead = math.ceil(config.lead("main") / STEP)
-    published = case["published"] or [0] * 13
+    most = pool.bounds.max + pool.bounds.exceed_by
+    published = [min(floor, most) for floor in case["published"] or [0] * 13]
     wanted = []
     for window in range(WINDOWS):
         need, worst, unknown, gap = 0.0, 0, False, False
@@ -280,20 +320,25 @@ def _oracle(case, config, now):
             worst = max(worst, *(rung for _, rung in known))
             if len(known) < 2:
                 unknown, gap = True, gap or step < WINDOWS
-        floor = math.ceil(need * (1 + pool.margin.minimum) - 1e-6) + pool.margin.warm
+        floor = 0 if idle(window) else max(buffered(need), 1)
         floor = max(floor, fallback) if gap else floor
-        floor = min(max(floor, pool.bounds.min), pool.bounds.max)
+        floor = min(max(floor, pool.bounds.min), most)
+        before = published[window + 1]
         if worst or unknown:
-            floor = max(floor, min(published[window + 1], pool.bounds.max))
+            floor = max(floor, before)
+        if floor < before and before - floor <= pool.shape.hysteresis * before + 1e-9:
+            floor = before
         wanted.append(floor)
 
     dwell, every = math.ceil(pool.shape.dwell / STEP), math.ceil(pool.shape.every / STEP)
-    floors, floor, epoch = [], min(published[0], pool.bounds.max), int(now.timestamp() // 300)
+    floors, floor, epoch = [], published[0], int(now.timestamp() // 300)
     for window in range(WINDOWS):
         held = max(wanted[max(0, window - max(dwell, 1) + 1) : window + 1])
         if window < dwell - 1:
-            held = max(held, min(published[window + 1], pool.bounds.max))
-        floor = max(held, floor - (pool.shape.step_down if (epoch + window) % every == 0 else 0))
+            held = max(held, published[window + 1])
+        down = pool.shape.step_down
+        fall = down if down >= 1 else max(1, math.floor(floor * down + 1e-9))
+        floor = max(held, floor - (fall if (epoch + window) % every == 0 else 0))
         floors.append(floor)
     return floors
 
@@ -306,7 +351,7 @@ def test_the_plan_equals_its_oracle_recomputes_and_keeps_its_invariants(run, now
     floors = frame["min_replicas"].to_list()
     assert floors == _oracle(case, made.config, now)
     assert [recompute(Reason.model_validate_json(reason), pool) for reason in frame["reason"]] == floors
-    assert all(pool.bounds.min <= floor <= pool.bounds.max for floor in floors)
+    assert all(pool.bounds.min <= floor <= pool.bounds.highest for floor in floors)
     again = plan(
         made.config, now=now, forecasts=made.forecasts[::-1], history=made.history, published=made.published
     ).floors

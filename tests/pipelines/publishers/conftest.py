@@ -40,6 +40,7 @@ pools:
     capacity: {prefill_tokens_per_s: 4800, decode_tokens_per_s: 2600}
     startup: {p90: 10m}
     bounds: {min: 0, max: 3}
+    scale_to_zero: {wake_up: 10m, below_tokens_per_s: 5}
     target: {namespace: batch, kind: LeaderWorkerSet}
 classes:
   chat: {kind: chat, pools: [chat-70b]}

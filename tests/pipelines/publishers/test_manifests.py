@@ -93,6 +93,14 @@ def test_the_floor_is_the_minimum_inside_what_the_cluster_accepts(fleet, config,
     assert (keda["maxReplicaCount"], hpa["maxReplicas"]) == (high, high)
 
 
+def test_a_floor_that_may_exceed_the_maximum_raises_it(fleet, config):
+    pool = config.pools["chat-70b"]
+    pool = pool.model_copy(update={"bounds": pool.bounds.model_copy(update={"exceed_by": 5})})
+    window = fleet.pools["chat-70b"].windows[0].model_copy(update={"min_replicas": 43})
+    keda = scaled_object("chat-70b", pool, window, fleet, prometheus_url="http://p:9090")["spec"]
+    assert (keda["minReplicaCount"], keda["maxReplicaCount"]) == (43, 43)
+
+
 @pytest.mark.parametrize(("minutes", "floor"), [(0, 14), (5, 14), (14, 14), (15, 13), (19, 13)])
 def test_the_manifest_holds_the_floor_due(tmp_path, fleet, config, minutes, floor):
     """Before the first window (08:55) its floor is asked for already."""
@@ -122,18 +130,27 @@ def test_the_trigger_reads_the_pods_of_its_own_target_only(fleet, config, name, 
 
 @pytest.mark.parametrize(
     ("step_down", "every_min", "policy"),
-    [(1, 10, (1, 600)), (3, 30, (3, 1800)), (8, 120, (2, 1800)), (2, 120, (1, 1800)), (1, 0, (1, 1))],
+    [
+        (1, 10, ("Pods", 1, 600)),
+        (3, 30, ("Pods", 3, 1800)),
+        (8, 120, ("Pods", 2, 1800)),
+        (2, 120, ("Pods", 1, 1800)),
+        (1, 0, ("Pods", 1, 1)),
+        (0.2, 30, ("Percent", 20, 1800)),
+        (0.2, 120, ("Percent", 5, 1800)),
+        (0.001, 30, ("Percent", 1, 1800)),
+    ],
 )
 def test_replicas_come_down_as_the_pool_says_within_the_longest_period_allowed(
     fleet, config, step_down, every_min, policy
 ):
-    """8 replicas in 2 hours are 2 in half an hour; less than one cannot be said."""
+    """8 replicas in 2 hours are 2 in half an hour, and 20 % are 5 %; less than one of either cannot be said."""
     shape = {"step_down": step_down, "every": timedelta(minutes=every_min), "dwell": timedelta(hours=3)}
     pool = config.pools["chat-70b"]
     pool = pool.model_copy(update={"shape": pool.shape.model_copy(update=shape)})
     window = fleet.pools["chat-70b"].windows[0]
     down = horizontal_pod_autoscaler("chat-70b", pool, window, fleet)["spec"]["behavior"]["scaleDown"]
-    assert (down["policies"][0]["value"], down["policies"][0]["periodSeconds"]) == policy
+    assert tuple(down["policies"][0][key] for key in ("type", "value", "periodSeconds")) == policy
     assert down["stabilizationWindowSeconds"] == 3600
 
 

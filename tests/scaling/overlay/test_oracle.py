@@ -73,6 +73,7 @@ def spec(role: str, combine: str, overlay: dict[str, Any]) -> Pool:
             "capacity": {"prefill_tokens_per_s": 1_000, "decode_tokens_per_s": 100, "combine": combine},
             "startup": {"p90": "4m"},
             "bounds": {"min": 0, "max": 1_000},
+            "scale_to_zero": {"wake_up": "1m", "below_tokens_per_s": 1},
             "overlay": overlay,
         }
     )

@@ -27,7 +27,10 @@ def _pool(**changed: Any) -> Pool:
         "startup": {"p90": "1m"},
         "bounds": {"min": 0, "max": 1000},
     }
-    return Pool.model_validate(spec | changed)
+    spec |= changed
+    if spec["bounds"]["min"] == 0:
+        spec["scale_to_zero"] = {"wake_up": "1m", "below_tokens_per_s": 0.1}
+    return Pool.model_validate(spec)
 
 
 def _stream(
