@@ -134,14 +134,14 @@ def pool_floors(
 def _idle(pool: Pool, demand: PoolDemand, grid: Grid, *, windows: int, width: int) -> Flags:
     """[windows] where demand stays under the pool's threshold over the lead window and the wake-up after it.
 
-    A step not known, or past those that are known, is not under it.
+    A step not known is not under it; past the grid, steps are left out.
     """
     if pool.scale_to_zero is None:
         return np.zeros(windows, dtype=np.bool_)
     total = demand.demand[DECISIVE[pool.role]].sum(axis=0)
     low = (total < pool.scale_to_zero.below_tokens_per_s) & ~demand.unknown
     reach = width + steps_of(pool.scale_to_zero.wake_up, grid.step)
-    padded = np.append(low, np.zeros(reach, dtype=np.bool_))
+    padded = np.append(low, np.ones(reach, dtype=np.bool_))
     return np.asarray(_ahead(padded, reach)[:windows].all(axis=1))
 
 

@@ -12,6 +12,7 @@ POOL = """
     capacity: {prefill_tokens_per_s: 4800, decode_tokens_per_s: 2600}
     startup: {p90: 4m}
     bounds: {min: 0, max: 40}
+    scale_to_zero: {wake_up: 1m, below_tokens_per_s: 1}
 """
 POOLS = f"""
 pools:

@@ -297,12 +297,10 @@ def _oracle(case, config, now):
         return rolled + margin.warm
 
     def idle(window):
-        """Under the threshold in every step that overlaps the window, the lead and the wake-up; all of them known."""
+        """Known and under the threshold in every step of the grid within the window, its lead and the wake-up."""
         if pool.scale_to_zero is None:
             return False
-        last = window + ahead + math.ceil(pool.scale_to_zero.wake_up / STEP)
-        if last >= WINDOWS + ahead:
-            return False
+        last = min(window + ahead + math.ceil(pool.scale_to_zero.wake_up / STEP), WINDOWS + ahead - 1)
         known = [[figure for figure in figures(step) if figure is not None] for step in range(window, last + 1)]
         metrics = 2 if pool.role == "unified" else 1
         totals = [metrics * sum(rate for rate, _ in each) for each in known]

@@ -118,6 +118,7 @@ POOL = {
     "capacity": {"prefill_tokens_per_s": 10, "decode_tokens_per_s": 10, "target_utilization": 1},
     "startup": {"p90": "4m30s", "apply_delay": "30s"},
     "bounds": {"min": 0, "max": 100},
+    "scale_to_zero": {"wake_up": "1m", "below_tokens_per_s": 0.1},
     "margin": {"minimum": 0},
     "shape": {"step_down": 100, "every": "5m", "dwell": "0s"},
 }
