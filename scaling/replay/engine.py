@@ -52,7 +52,8 @@ class Engine:
             )
             for stream in traffic.streams
         )
-        self._kv_per_work = [kv_per_work(queue) for queue in self.queues]
+        self._kv_per_work = [kv_per_work(queue).tolist() for queue in self.queues]
+        self._kv_limited = np.isfinite(conditions.kv_tokens)
         self._crashes = _crashes(traffic, conditions, most=pool.bounds.max, seed=seed)
         self._drain_s = drain_s(traffic, conditions)
         shape = (traffic.steps, lanes)
@@ -90,16 +91,15 @@ class Engine:
         return used
 
     def _serve(self, step: int, capacity: Floats) -> None:
-        limited = np.isfinite(self.conditions.kv_tokens)
-        cache = self.fleet.ready * self.conditions.kv_tokens if limited else None
-        for queue, kv in zip(self.queues, self._kv_per_work, strict=True):
-            room = None
-            if cache is not None and kv[step] > 0:
-                room = np.maximum(cache, 0.0) / kv[step]
-            used = queue.serve(step, capacity, room)
-            capacity = capacity - used
-            if cache is not None:
-                cache = cache - queue.in_flight(step + 1) * kv[step]
+        cache = self.fleet.ready * self.conditions.kv_tokens if self._kv_limited else None
+        last = self.queues[-1]
+        for queue, kv_per_work in zip(self.queues, self._kv_per_work, strict=True):
+            kv = kv_per_work[step]
+            used = queue.serve(step, capacity, cache / kv if cache is not None and kv else None)
+            if queue is not last:
+                capacity = capacity - used
+                if cache is not None:
+                    cache = np.maximum(cache - queue.in_flight(step + 1) * kv, 0.0)
 
     def _scale(self, fleet: Scaled, desired: Ints, step: int) -> None:
         serving, drain_s = fleet.ready.copy(), float(self._drain_s[step])
@@ -108,7 +108,7 @@ class Engine:
             drain_steps = round(drain_s / self.traffic.step_s)
             for queue in self.queues:
                 # Of a draining replica's requests those fail that began too late to end within the timeout.
-                unfinished = int(queue.hold_steps[step]) - drain_steps
+                unfinished = queue.hold_steps[step] - drain_steps
                 if unfinished > 0:
                     queue.fail(
                         step, _share(drained, serving, queue.served[step] - queue.served[max(step - unfinished, 0)])

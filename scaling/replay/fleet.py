@@ -38,6 +38,8 @@ class Scaled:
         self._delays = delays
         self._due = np.zeros((int(delays.max()) + 1, lanes), dtype=np.int64)
         self._gone = np.zeros((int(np.ceil(longest_drain_s / step_s)) + 2, lanes), dtype=np.int64)
+        # Steps at which replicas come, and at which they go or come: most steps are neither.
+        self._comes: set[int] = set()
         self._events: set[int] = set()
         self._begun = np.zeros(lanes, dtype=np.int64)
         self.ready = ready.copy()
@@ -47,6 +49,7 @@ class Scaled:
     def advance(self, step: int) -> None:
         if step in self._events:
             self._events.discard(step)
+            self._comes.discard(step)
             due, gone = self._due[step % len(self._due)], self._gone[step % len(self._gone)]
             self.ready += due
             self.starting -= due
@@ -65,7 +68,7 @@ class Scaled:
             self._start(more, change[more], step)
         less = np.flatnonzero(change < 0)
         if less.size:
-            drained[less] = -change[less] - self._cancel(less, -change[less], step)
+            drained[less] = -change[less] - self._cancel(less, -change[less])
             self.ready -= drained
             self.draining += drained
             # A replica that drains in no time is still paid for the step it began to drain in.
@@ -90,16 +93,17 @@ class Scaled:
         delays = self._delays[(self._begun[each] + within) % _DRAWS]
         self._begun[lanes] += number
         np.add.at(self._due, ((step + delays) % len(self._due), each), 1)
-        self._events.update((step + delays).tolist())
+        self._comes.update((step + delays).tolist())
+        self._events |= self._comes
 
-    def _cancel(self, lanes: Ints, number: Ints, step: int) -> Ints:
+    def _cancel(self, lanes: Ints, number: Ints) -> Ints:
         """Take back up to `number` starts of each lane, the last due first; returns how many."""
         number = np.minimum(number, self.starting[lanes])
+        if not number.any():
+            return number
         left = number.copy()
-        for later in range(len(self._due) - 1, 0, -1):
-            if step + later not in self._events:
-                continue
-            row = self._due[(step + later) % len(self._due)]
+        for later in sorted(self._comes, reverse=True):
+            row = self._due[later % len(self._due)]
             taken = np.minimum(left, row[lanes])
             row[lanes] -= taken
             left -= taken

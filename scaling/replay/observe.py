@@ -10,9 +10,6 @@ from scaling.replay.engine import Engine, carried, tick_steps
 from scaling.replay.lanes import Lanes
 from scaling.replay.queue import Queue
 
-_RATES = slice(Kind.TOKENS_IN_PER_S, Kind.TOKENS_OUT_PER_S + 1)
-_WAITING = slice(Kind.WAITING_REQUESTS, Kind.WAITING_TOKENS_OUT + 1)
-
 
 class Observer:
     """Signals of an engine at a step, as old as the conditions say.
@@ -58,14 +55,19 @@ class Observer:
         engine, conditions = self._engine, self._engine.conditions
         at, since = edge - 1, max(edge - self._ticks, 0)
         per_s = 1 / ((edge - since) * engine.traffic.step_s)
-        rates, waits, served = 0.0, 0.0, 0.0
+        live[: Kind.WAITING_TOKENS_OUT + 1] = 0.0
+        served = np.zeros(self._lanes.count)
         for queue, per_work in zip(engine.queues, self._per_work, strict=True):
+            requests, tokens_in, tokens_out = per_work[at]
             done = queue.served[edge] - queue.served[since]
             counted = done if conditions.counted == "served" else queue.arrived[edge] - queue.arrived[since]
-            rates = rates + np.multiply.outer(per_work[1:, at] * per_s, counted)
-            waits = waits + np.multiply.outer(per_work[:, at], queue.arrived[edge] - queue.done[edge])
-            served = served + done
-        live[_RATES], live[_WAITING] = rates, waits
+            waits = queue.arrived[edge] - queue.done[edge]
+            live[Kind.TOKENS_IN_PER_S] += counted * (tokens_in * per_s)
+            live[Kind.TOKENS_OUT_PER_S] += counted * (tokens_out * per_s)
+            live[Kind.WAITING_REQUESTS] += waits * requests
+            live[Kind.WAITING_TOKENS_IN] += waits * tokens_in
+            live[Kind.WAITING_TOKENS_OUT] += waits * tokens_out
+            served += done
         # Without a ready replica, what only replicas tell is missing.
         ready = np.where(engine.ready[at] > 0, engine.ready[at], np.nan)
         utilization, knee = served * per_s / ready, conditions.knee
@@ -73,7 +75,7 @@ class Observer:
         queued_s = (first.arrived[edge] - first.done[edge]) / (ready * knee.most)
         ttft_s = queued_s + np.interp(utilization, knee.utilization, knee.ttft_s)
         live[Kind.TTFT_P95_S] = ttft_s
-        requests, prompts = self._per_work[0][:2, at]
+        requests, prompts, _ = self._per_work[0][at]
         if prompts > 0:
             live[Kind.TTFT_P95_S_PER_1K_PROMPT] = ttft_s * (1000 * requests / prompts)
         live[Kind.GPU_UTILIZATION] = np.minimum(utilization, 1.0)
@@ -83,8 +85,10 @@ class Observer:
             live[Kind.ITL_P95_S] = conditions.seconds_per_token
 
 
-def _per_work(queue: Queue) -> Floats:
-    """[3, steps]: requests, tokens in and tokens out of a replica-second of work; as last known where none came."""
+def _per_work(queue: Queue) -> list[list[float]]:
+    """By step: requests, tokens in and tokens out of a replica-second of work; as last known where none came."""
     stream, known = queue.stream, queue.work > 0
     each = np.where(known, queue.work, 1.0)
-    return np.stack([carried(one / each, known) for one in (stream.requests, stream.tokens_in, stream.tokens_out)])
+    ratios = [carried(one / each, known) for one in (stream.requests, stream.tokens_in, stream.tokens_out)]
+    by_step: list[list[float]] = np.stack(ratios, axis=1).tolist()
+    return by_step

@@ -31,7 +31,9 @@ class Queue:
         retry_delay_s: float,
         may_fail: bool,
     ) -> None:
-        self.stream, self.work, self.hold_steps = stream, work, hold_steps
+        self.stream, self.work = stream, work
+        # Lists, since a step reads single numbers of them.
+        self.hold_steps: list[int] = hold_steps.tolist()
         self._came = np.concatenate([[0.0], np.cumsum(work)])
         shape = (len(self._came), lanes)
         self._patience = None if np.isinf(stream.timeout_s) else max(1, int(np.ceil(stream.timeout_s / step_s)))
@@ -44,11 +46,12 @@ class Queue:
         self.served: Floats = self.done if self._patience is None else np.zeros(shape)
         self.drops: list[tuple[int, Floats]] = []
         self.dropped, self.failed, self.retried = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes)
+        self._again_at: set[int] = set()
         self._again = np.zeros((int(np.ceil(retry_delay_s / step_s)) + 2, lanes))
 
     def in_flight(self, edge: int) -> Floats:
         """Work begun and not finished at an edge, [lanes]."""
-        held: Floats = self.served[edge] - self.served[max(edge - int(self.hold_steps[max(edge - 1, 0)]), 0)]
+        held: Floats = self.served[edge] - self.served[max(edge - self.hold_steps[max(edge - 1, 0)], 0)]
         return held
 
     def waiting(self, edge: int) -> Floats:
@@ -59,15 +62,18 @@ class Queue:
         """Serve one step with `capacity` (work, [lanes]), to at most `room` work in flight; returns what was served."""
         edge, before, done = step + 1, self.done[step], self.done[step + 1]
         if self.retries:
-            again = self._again[step % len(self._again)]
-            self.retried += again
+            if step in self._again_at:
+                self._again_at.discard(step)
+                again = self._again[step % len(self._again)]
+                self.retried += again
+                again[:] = 0
             np.add(self.retried, self._came[edge], out=self.arrived[edge])
-            again[:] = 0
         np.add(before, capacity, out=done)
         if room is not None:
             # What began `hold_steps` ago is finished by this edge and leaves its place.
-            held = self.served[step] - self.served[max(edge - int(self.hold_steps[step]), 0)]
-            np.minimum(done, before + np.maximum(room - held, 0.0), out=done)
+            held = self.served[step] - self.served[max(edge - self.hold_steps[step], 0)]
+            room = np.maximum(room - held, 0.0)
+            np.minimum(done, np.add(before, room, out=room), out=done)
         np.minimum(done, self.arrived[edge], out=done)
         used: Floats = done - before
         if self._patience is not None:
@@ -92,4 +98,6 @@ class Queue:
 
     def _come_again(self, step: int, work: Floats) -> None:
         if self.retries:
-            self._again[(step + len(self._again) - 1) % len(self._again)] += work * self._retry_share
+            at = step + len(self._again) - 1
+            self._again[at % len(self._again)] += work * self._retry_share
+            self._again_at.add(at)
