@@ -105,15 +105,33 @@ class Steps(Section):
 
 
 class Lookahead(Section):
-    """`lookahead`: how the growth over the next startup time is read off past days."""
+    """`lookahead`: how the load a startup time from now is read off moments of the past that were like this one."""
 
-    quantile: float = Field(default=0.8, gt=0, lt=1, description="quantile of the growth seen at this time of day")
-    days: int = Field(default=7, ge=1, le=60, description="past days looked at")
-    around: Duration = Field(default=timedelta(minutes=30), description="how far from this time of day, both ways")
-    recent: Duration = Field(default=timedelta(hours=3), description="the last hours, looked at as well")
-    recent_weight: Fraction = Field(
-        default=0.5, ge=0, le=1, description="weight of the last hours against the past days at this time of day"
+    quantile: float = Field(default=0.95, gt=0, lt=1, description="quantile of the growth seen at such moments")
+    near: float = Field(
+        default=0.15,
+        gt=0,
+        le=10,
+        description="how near a past load must be to this one, as the spread of its logarithm",
     )
+    around: Duration = Field(default=timedelta(minutes=90), description="how near a time of day must be to this one")
+    same_minute: float = Field(
+        default=3.0,
+        ge=0,
+        le=100,
+        description="weight of the very same minute of past days, beside 1 for those around it: for what starts by "
+        "the clock",
+    )
+    fade: Duration = Field(default=timedelta(days=6), description="time in which the weight of a moment falls by e")
+
+    @model_validator(mode="after")
+    def _timed(self) -> Self:
+        for key, value in (("around", self.around), ("fade", self.fade)):
+            if not value:
+                raise PydanticCustomError(
+                    "no_time", "{key} is 0", {"key": key, "at": (key,), "hint": "use at least one minute"}
+                )
+        return self
 
 
 class Panic(Section):

@@ -57,9 +57,9 @@ def read_pair(pair: Pair) -> list[Series]:
         raise DataError(f"no rates: {error}", where=str(pair.rates), remedy="name a ServeGen file of rates") from error
     clients: list[int] = found["client"].drop_nulls().to_list()
     singles: Clients = {str(client): (client,) for client in clients}
-    every = _demand(pair, {"all": tuple(clients)})
-    classes = group_clients(_demand(pair, singles))
-    demand = pl.concat([every, _demand(pair, classes)])
+    every = demand_of(pair, {"all": tuple(clients)})
+    classes = group_clients(demand_of(pair, singles))
+    demand = pl.concat([every, demand_of(pair, classes)])
     silent = every.filter(pl.col("requests") == 0)["step_start"].implode()
     return to_series(demand.filter(~pl.col("step_start").is_in(silent)), model=pair.model)
 
@@ -114,7 +114,7 @@ def daily_share(values: FloatArray, *, day: int) -> float:
     return 1 - left / total if total > 0 else 0.0
 
 
-def _demand(pair: Pair, clients: Clients) -> pl.DataFrame:
+def demand_of(pair: Pair, clients: Clients) -> pl.DataFrame:
     source = TraceSource.model_validate(
         {
             "name": pair.model,

@@ -1,8 +1,6 @@
-"""How much demand grows until a replica asked for now would serve: what `lookahead` multiplies the live rate by."""
+"""How much load grows until a replica asked for now serves, at moments of the past that were like this one."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import numpy.typing as npt
@@ -11,83 +9,90 @@ from floorcast.overlay import Lookahead
 from scaling.capacity import Floats, Ints
 
 _DAY_S = 86_400.0
-_QUIET = 0.05
-"""A rate under this share of the mean before it counts as that: growth out of next to nothing says nothing."""
-_CHUNK = 4_096
+_OFFSET = 0.1
+"""Share of the mean load added before taking logarithms: next to nothing, growth is a sum and not a factor."""
+_LEAST_LOAD = 1e-3
+_EXACT_S = 240.0
+"""How far from the same time of day a job that starts every day at that minute may be."""
+_ANY_TIME = 0.02
+_ANY_LOAD = 1e-6
+_LEAST = 1.0
+"""Moments that count fully, in sum, below which there is too little to go by."""
+_RANGE, _BINS = 6.0, 2400
+"""Growth is counted in bins of 0.5 %, from a factor of 1/400 to 400."""
 
 
-def growth(rates: npt.ArrayLike, *, at: npt.ArrayLike, step_s: float, ahead_s: float, lookahead: Lookahead) -> Floats:
-    """The growth that past days and the last hours let expect, for each position `at`.
+def growth(
+    load: npt.ArrayLike,
+    *,
+    at: npt.ArrayLike,
+    step_s: float,
+    ahead_s: float,
+    lookahead: Lookahead,
+    live: npt.ArrayLike | None = None,
+) -> Floats:
+    """What the live load is to be multiplied by, at the beginning of each step `at`, to be ready for what comes.
 
-    `rates` [steps] is a rate per step, or a load, NaN where not observed; as smooth as the live rate that the growth
-    multiplies, or noise passes for growth. For a position the result is a quantile of
-    (maximum from a step to `ahead_s` after it) / (rate in the step), of the steps within `around` of the same time of
-    day on the `days` before, and of those of the `recent` past, the two blended by `recent_weight` on a log scale; one
-    alone where the other has none, NaN where neither has any. Nothing after a position is looked at: a step counts
-    once all that its growth is taken from is past.
+    `load` [steps] is what each step took, in replicas or any other unit, `live` [steps] what rates said at its
+    beginning, the load of the step before unless given; NaN where not known. The growth of a moment is (load + c) /
+    (live + c), from what was live then to the greater of the two steps that begin `ahead_s` later, when a replica
+    asked for then serves; c is a tenth of the mean load, so that growth out of next to nothing is a sum and not a
+    factor. Of past moments, weighted by how like this one they were, a quantile is taken: by their load (Gaussian on a
+    log scale, of width `near`), by their time of day (Gaussian of width `around`; the very minute counts
+    `same_minute` times more, for what starts by the clock), and by their age (`fade`).
 
-    Result [positions]. Days are 24 hours, so that for `around` after a clock change the time of day is an hour off.
+    Result [positions]; NaN where too little of the past is like it, and in the first day.
+
+    Nothing after the beginning of a step is looked at. Days are 24 hours, so that for some days after a clock change
+    the time of day is an hour off.
     """
-    values = np.asarray(rates, dtype=np.float64)
+    loads = np.asarray(load, dtype=np.float64)
+    seen = np.concatenate([[np.nan], loads[:-1]]) if live is None else np.asarray(live, dtype=np.float64)
     positions: Ints = np.asarray(at, dtype=np.int64)
-    ahead = math.ceil(ahead_s / step_s)
-    around = round(lookahead.around.total_seconds() / step_s)
-    recent = max(round(lookahead.recent.total_seconds() / step_s), 1)
-    day = round(_DAY_S / step_s)
-    daily = (-day * np.arange(1, lookahead.days + 1)[:, None] + np.arange(-around, around + 1)).ravel()
-    daily = daily[daily <= -ahead]
-    lately = -ahead - np.arange(recent)
-    grown = np.full(len(positions), np.nan)
-    ratios = np.log(_ratios(values, ahead))
-    for start in range(0, len(positions), _CHUNK):
-        some = slice(start, start + _CHUNK)
-        by_day = _quantile(_picked(ratios, positions[some], daily), lookahead.quantile)
-        by_hour = _quantile(_picked(ratios, positions[some], lately), lookahead.quantile)
-        weight = lookahead.recent_weight
-        both = (1 - weight) * by_day + weight * by_hour
-        grown[some] = np.where(np.isnan(by_day), by_hour, np.where(np.isnan(by_hour), by_day, both))
-    factors: Floats = np.exp(grown)
+    steps, ahead, day = len(loads), int(np.ceil(ahead_s / step_s)), round(_DAY_S / step_s)
+    by_lag = _by_lag(steps, step_s, day, lookahead)
+    later = np.full(steps, np.nan)
+    if steps > ahead + 1:
+        later[: steps - ahead - 1] = np.maximum(loads[ahead:-1], loads[ahead + 1 :])
+    factors = np.full(len(positions), np.nan)
+    for begin in np.unique(positions // day).tolist():
+        # The offset follows the load from day to day.
+        base = _OFFSET * np.nanmean(loads[: begin * day]) if begin else np.nan
+        if not base > 0:
+            continue
+        level = np.log(seen + base)
+        growths = np.log(later + base) - level
+        bins, known = _bins(growths), ~np.isnan(growths)
+        for place in np.flatnonzero(positions // day == begin).tolist():
+            position = int(positions[place])
+            past = slice(0, position - ahead - 1)
+            like = np.exp(-0.5 * ((level[past] - level[position]) / lookahead.near) ** 2) + _ANY_LOAD
+            weight = np.where(known[past], by_lag[position : ahead + 1 : -1] * like, 0.0)
+            grown_by = np.exp(_quantile(bins[past], weight, lookahead.quantile))
+            ready_for = np.maximum((seen[position] + base) * grown_by - base, 0.0)
+            factors[place] = ready_for / max(seen[position], _LEAST_LOAD * base)
     return factors
 
 
-def forecast_growth(*, now: npt.ArrayLike, ahead: npt.ArrayLike) -> Floats:
-    """The growth that a forecast sees: (its maximum ahead) / (what it says of now), at least 1.
-
-    `now` [...] is its median of the running step, `ahead` [..., steps] a quantile of each step until a replica asked
-    for now would serve. Only its shape counts: the level is the live rate's. NaN where it says nothing.
-    """
-    base, most = np.asarray(now, dtype=np.float64), np.asarray(ahead, dtype=np.float64).max(axis=-1)
-    grown = np.divide(most, base, out=np.full(base.shape, np.nan), where=base > 0)
-    at_least_one: Floats = np.maximum(grown, 1.0)
-    return at_least_one
+def _by_lag(steps: int, step_s: float, day: int, lookahead: Lookahead) -> Floats:
+    """[steps] weight of a moment so many steps ago, for its age and its time of day."""
+    lag = np.arange(steps)
+    apart_s = np.minimum(lag % day, day - lag % day) * step_s
+    of_day = np.exp(-0.5 * (apart_s / lookahead.around.total_seconds()) ** 2) + _ANY_TIME
+    same_minute = lookahead.same_minute * np.exp(-0.5 * (apart_s / _EXACT_S) ** 2)
+    weight: Floats = np.exp(-lag * step_s / lookahead.fade.total_seconds()) * (of_day + same_minute)
+    return weight
 
 
-def _ratios(values: Floats, ahead: int) -> Floats:
-    """[steps]: growth from each step to the most of the `ahead` steps after it and itself, NaN where one is unknown."""
-    ratios = np.full(len(values), np.nan)
-    if len(values) <= ahead:
-        return ratios
-    known = ~np.isnan(values)
-    # Of what came before only, so that later data change no earlier ratio.
-    mean = np.cumsum(np.where(known, values, 0)) / np.maximum(np.cumsum(known), 1)
-    base = np.maximum(values, _QUIET * mean)
-    most = np.lib.stride_tricks.sliding_window_view(values, ahead + 1).max(axis=1)
-    np.divide(
-        np.maximum(most, base[: len(most)]), base[: len(most)], out=ratios[: len(most)], where=base[: len(most)] > 0
-    )
-    return ratios
+def _bins(growths: Floats) -> Ints:
+    places = (np.nan_to_num(growths) + _RANGE) * (_BINS / (2 * _RANGE))
+    return np.clip(places, 0, _BINS - 1).astype(np.int64)
 
 
-def _picked(ratios: Floats, positions: Ints, offsets: Ints) -> Floats:
-    """[positions, offsets], NaN before the beginning."""
-    index = positions[:, None] + offsets
-    return np.where(index >= 0, ratios[np.maximum(index, 0)], np.nan)
-
-
-def _quantile(sample: Floats, level: float) -> Floats:
-    """[positions]: the smallest of a row that a share `level` of its known values does not exceed."""
-    ordered = np.sort(sample, axis=1)
-    count = sample.shape[1] - np.isnan(sample).sum(axis=1)
-    rank = np.maximum(np.ceil(level * count - 1e-9).astype(np.int64) - 1, 0)
-    found: Floats = ordered[np.arange(len(sample)), rank]
-    return found
+def _quantile(bins: Ints, weight: Floats, level: float) -> float:
+    """The middle of the bin in which the weights reach a share `level`; NaN where there is too little of them."""
+    reached = np.cumsum(np.bincount(bins, weights=weight, minlength=_BINS))
+    if not reached[-1] >= _LEAST:
+        return np.nan
+    place = np.searchsorted(reached, level * reached[-1])
+    return float((place + 0.5) * (2 * _RANGE / _BINS) - _RANGE)
