@@ -89,13 +89,14 @@ def plan(
     }
     peaks = {name: peak for name, (_, peak) in of_pool.items()}
     placement = place(config, figures, grid, peaks=peaks, before=before, published=published)
-    own = {}
+    own, waiting = {}, {}
     for name, pool in config.pools.items():
         part, places, share = figures, members[name], of_pool[name][0]
         if name in placement.shares:
             part, places = figures.part(places, placement.shares[name]), list(range(len(places)))
             # What is kept of the classes' spread is known of them whole, or of the same part of each.
             share = np.where(np.ptp(placement.shares[name][:, : widths[name]], axis=0).any(), 1.0, share)
+        waiting[name] = part.waiting
         own[name] = own_demand(pool, part, places, width=widths[name], share=share, peak=peaks[name])
     made = {}
     for name, pool in sorted(config.pools.items()):
@@ -121,7 +122,7 @@ def plan(
             times=times,
             lead=_lead(config, name),
             labels=figures.labels,
-            waiting=figures.waiting,
+            waiting=waiting[name],
             cached=figures.cached,
             uses=[use for use in uses if use.quota.covers(config.pools[name])],
             specs=[config.classes[member] for member in one.classes],
