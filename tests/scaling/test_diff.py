@@ -72,7 +72,7 @@ def test_causes_are_put_in_one_after_another(made):
     half = {"prefill_tokens_per_s": 8, "decode_tokens_per_s": 8, "target_utilization": 1}
     _, before, first = made({"chat": 50.0, "agent": 30.0})
     pool, after, second = made(
-        {"chat": 90.0, "agent": 10.0}, capacity=half, margin={"minimum": 0.2}, bounds={"min": 0, "max": 14}
+        {"chat": 90.0, "agent": 10.0}, capacity=half, margin={"minimum": 0.2}, bounds={"min": 1, "max": 14}
     )
     assert (first, second) == (8, 14)
     expected = {"demand agent": -2, "demand chat": 4, "capacity": 3, "margins": 2, "bounds": -1}

@@ -29,7 +29,7 @@ def test_totals_by_hand(make_config, floors):
     where 5 are allowed, then 20 in each 2. 5 + 11 x 2 = 27 in twelfths of an hour, 3 of them short. Two GPUs of 4 USD
     a replica."""
     gpu = {"type": "H100", "per_replica": 2, "usd_per_gpu_hour": 4}
-    config = make_config(bounds={"min": 0, "max": 5}, gpu=gpu)
+    config = make_config(bounds={"min": 1, "max": 5}, gpu=gpu)
     one = totals(config, floors(config, [80.0] + [20.0] * 13))["main"]
     assert (one.most, one.mean) == (5, pytest.approx(27 / 12))
     assert (one.replica_hours, one.short_replica_hours) == (pytest.approx(27 / 12), pytest.approx(3 / 12))
