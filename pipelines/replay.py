@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import polars as pl
 
+from floorcast.config import Config
 from floorcast.errors import DataError, NotFoundError
 from floorcast.event import Window
 from floorcast.units import ceil_to_step, format_duration
@@ -46,12 +47,12 @@ def replay_pool(project: Project, name: str, *, now: datetime, days: float, seed
     Raises NotFoundError for a pool that is not configured or plans no class, DataError where no demand is stored.
     """
     config = project.config
-    classes = config.planned_on().get(name, [])
-    if not classes:
+    classes = planned_on(config).get(name)
+    if classes is None:
         raise NotFoundError(
             f"no pool {name} that classes are planned on",
             where=str(project.file),
-            remedy=f"name one of {', '.join(pool for pool, planned in config.planned_on().items() if planned)}",
+            remedy=f"name one of {', '.join(planned_on(config))}",
         )
     end = project.as_of(now)
     first = ceil_to_step(end - timedelta(days=days), config.step)
@@ -98,6 +99,15 @@ def replay_pool(project: Project, name: str, *, now: datetime, days: float, seed
     return PoolReplay(name, start, end, found, tuple(notes))
 
 
+def planned_on(config: Config) -> dict[str, list[str]]:
+    """By pool the classes that its floors are planned for, where there are any."""
+    planned = {
+        name: [one for one in config.classes if any(config.pool_of(one, metric) == name for metric in pool.metrics)]
+        for name, pool in config.pools.items()
+    }
+    return {name: classes for name, classes in planned.items() if classes}
+
+
 def _traffic(
     project: Project, name: str, demand: pl.DataFrame, *, start: datetime, end: datetime, seed: int
 ) -> Traffic:
@@ -105,7 +115,7 @@ def _traffic(
     priority who may wait least."""
     config = project.config
     alike: dict[tuple[int, timedelta], list[str]] = {}
-    for one in config.planned_on()[name]:
+    for one in planned_on(config)[name]:
         slo = config.classes[one].slo or config.pools[name].slo
         alike.setdefault((config.classes[one].priority, slo.max_wait), []).append(one)
     streams = tuple(

@@ -41,10 +41,10 @@ def register(app: typer.Typer) -> None:
         Example:
           floorcast replay chat-70b --days 7 --figure replay.html
         """
-        from pipelines.replay import replay_pool
+        from pipelines.replay import planned_on, replay_pool
 
         project = project_of(config, data)
-        named = pools or [pool for pool, classes in project.config.planned_on().items() if classes]
+        named = pools or list(planned_on(project.config))
         done = [replay_pool(project, name, now=now_or(now), days=days, seed=seed) for name in named]
         if figure is not None:
             _write_page(figure, done, project)
