@@ -53,6 +53,17 @@ DEMAND: Schema = {
 """Key: workload_class, step_start. Sums over the step as observed; a step not observed has no row.
 Peaks are the largest 1-minute mean inside the step. observed_fraction is in (0, 1]."""
 
+STARTUPS: Schema = {
+    "pool": pl.String(),
+    "pod": pl.String(),
+    "created_at": TIME,
+    "ready_at": TIME,
+    "seen_at": TIME,
+    "restarts": pl.Int64(),
+}
+"""Key: pool, pod, created_at. Starts of pods: asked for at created_at, first ready at ready_at (null: not yet),
+last seen at seen_at. restarts are those of its containers."""
+
 CACHED_TOKENS: Schema = {
     "workload_class": pl.String(),
     "step_start": TIME,

@@ -16,7 +16,14 @@ from floorcast.event import Event, Holidays, Zone
 from floorcast.placement import check_placement
 from floorcast.pool import Pool
 from floorcast.quota import Quota, check_quotas
-from floorcast.references import check_events, check_references, check_roles, check_siblings, check_take_overs
+from floorcast.references import (
+    check_events,
+    check_references,
+    check_roles,
+    check_siblings,
+    check_startups,
+    check_take_overs,
+)
 from floorcast.section import Name, Section
 from floorcast.source import Source
 from floorcast.units import Duration, format_duration
@@ -105,6 +112,7 @@ class Config(Section):
     def _whole(self) -> Self:
         for check in (
             check_references,
+            check_startups,
             check_roles,
             check_take_overs,
             _check_grid,

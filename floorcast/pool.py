@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from floorcast.calendar import CalendarEntry
@@ -57,13 +58,49 @@ class Capacity(Section):
     )
 
 
+class StartupMeasure(Section):
+    """Where the starts of a pool's pods are observed: kube-state-metrics, in a Prometheus source."""
+
+    source: str = Field(description="the name of the Prometheus source that holds them")
+    match: dict[str, str] = Field(
+        default_factory=dict, description="labels its series must have, beside the namespace of `target`"
+    )
+    pods: str | None = Field(
+        default=None, description="a regular expression of the pods' names; those that `target` makes unless given"
+    )
+    window: Duration = Field(default=timedelta(days=14), description="how far back starts count")
+    at_least: int = Field(default=20, ge=1, description="with fewer starts the configured p90 stands")
+
+
+@dataclass(frozen=True)
+class MeasuredStartup:
+    """The p90 of so many observed starts since a time, rounded up as it is planned with."""
+
+    p90: timedelta
+    starts: int
+    since: datetime
+
+
 class Startup(Section):
     """How long a replica takes. The lead time is p90 + publication interval + apply_delay."""
 
-    p90: Duration = Field(description="from asked for to serving, nine times in ten")
+    p90: Duration = Field(description="from asked for to serving, nine times in ten; stands where it is not measured")
+    measure: StartupMeasure | None = Field(default=None, description="take p90 from the starts observed")
     apply_delay: Duration = Field(
         default=timedelta(seconds=30), description="from published to asked for, as by kubectl or a GitOps tool"
     )
+    _measured: MeasuredStartup | None = PrivateAttr(default=None)
+
+    @property
+    def measured(self) -> MeasuredStartup | None:
+        """Where `p90` was measured, what it rests on."""
+        return self._measured
+
+    def replaced(self, found: MeasuredStartup) -> Startup:
+        """With the p90 measured in place of the configured one."""
+        startup = self.model_copy(update={"p90": found.p90})
+        startup._measured = found
+        return startup
 
 
 class Bounds(Section):

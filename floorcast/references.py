@@ -120,6 +120,24 @@ def check_take_overs(config: Config) -> None:
                 )
 
 
+def check_startups(config: Config) -> None:
+    """Pools measure their starts at Prometheus sources that exist."""
+    live = [source.name for source in config.sources if isinstance(source, PrometheusSource)]
+    for name, pool in config.pools.items():
+        measure = pool.startup.measure
+        if measure is not None and measure.source not in live:
+            raise PydanticCustomError(
+                "unknown_startup_source",
+                "pool {pool} measures its starts at {source}, which is not a Prometheus source",
+                {
+                    "pool": name,
+                    "source": measure.source,
+                    "at": ("pools", name, "startup", "measure", "source"),
+                    "hint": f"use one of {live}" if live else "add a source of kind prometheus",
+                },
+            )
+
+
 def check_events(config: Config) -> None:
     """Events concern classes that exist."""
     for place, event in enumerate(config.events):

@@ -139,6 +139,15 @@ class Reason(Frozen):
     )
     needed_by: AwareDatetime = Field(description="start of the deciding step, the most demanding of the lead window")
     lead_s: float = Field(ge=0, description="startup p90 + publication interval + apply delay")
+    startup_p90_s: float | None = Field(
+        default=None, ge=0, exclude_if=lambda value: value is None, description="the p90 in the lead, where measured"
+    )
+    startup_starts: int | None = Field(
+        default=None, ge=1, exclude_if=lambda value: value is None, description="starts that it was measured from"
+    )
+    startup_since: AwareDatetime | None = Field(
+        default=None, exclude_if=lambda value: value is None, description="when the first of them was asked for"
+    )
     lead_of: str | None = Field(
         default=None,
         exclude_if=lambda pool: pool is None,

@@ -222,12 +222,16 @@ def _margins_text(reason: Reason, pool: PoolSettings) -> str:
 
 def _lead(reason: Reason, pool: PoolSettings) -> str:
     startup, lead = pool.startup, timedelta(seconds=reason.lead_s)
+    p90, measured = startup.p90, ""
+    if reason.startup_p90_s is not None and reason.startup_since is not None:
+        p90 = timedelta(seconds=reason.startup_p90_s)
+        measured = f" (measured from {reason.startup_starts} starts since {reason.startup_since:%Y-%m-%d})"
     if reason.lead_of:
-        own = f"startup p90 {format_duration(startup.p90)}"
+        own = f"startup p90 {format_duration(p90)}{measured}"
         return f"{format_duration(lead)}, that of {reason.lead_of}, which starts slower; here {own}"
-    publication = format_duration(lead - startup.p90 - startup.apply_delay)
+    publication = format_duration(lead - p90 - startup.apply_delay)
     return (
-        f"startup p90 {format_duration(startup.p90)} + publication {publication}"
+        f"startup p90 {format_duration(p90)}{measured} + publication {publication}"
         f" + apply {format_duration(startup.apply_delay)} = {format_duration(lead)}"
     )
 

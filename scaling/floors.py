@@ -151,7 +151,10 @@ def _frame(name: str, made: PoolFloors, texts: list[str], *, starts: pl.Series, 
 def _lead(config: Config, pool: str) -> dict[str, Any]:
     """What the reasons of a pool say of its lead, and of the pools that share it."""
     slowest, partners = config.lead_of(pool), [name for name in config.together.get(pool, ()) if name != pool]
-    said = {"lead_s": config.lead(pool).total_seconds()}
+    said: dict[str, Any] = {"lead_s": config.lead(pool).total_seconds()}
+    if (found := config.pools[pool].startup.measured) is not None:
+        said["startup_p90_s"], said["startup_starts"] = found.p90.total_seconds(), found.starts
+        said["startup_since"] = format_time(found.since)
     return said | ({"lead_of": slowest} if slowest != pool else {}) | ({"partners": partners} if partners else {})
 
 

@@ -25,12 +25,16 @@ NEEDS = (
 
 def examine(project: Project, now: datetime) -> dict[str, Any]:
     """What each source holds. Raises what reading it for `ingest` raises."""
+    from pipelines.stages.startups import said_startups, with_measured_startups
+
+    project = with_measured_startups(project, project.as_of(now))
     sources = [_examine(source, project, now) for source in project.config.sources]
     seen = {entry["class"] for source in sources for entry in source["classes"] if entry["first"]}
     return {
         "config": str(project.file),
         "mode": project.config.mode,
         "pools": {name: format_duration(project.config.lead(name)) for name in project.config.pools},
+        "startups": said_startups(project),
         "calendars": {
             name: [entry.said(project.config.zone) for entry in pool.calendar]
             for name, pool in project.config.pools.items()
@@ -149,6 +153,8 @@ def say_examined(found: dict[str, Any], project: Project) -> None:
     say(f"{found['config']}: valid, mode {found['mode']}")
     for pool, lead in found["pools"].items():
         say(f"  pool {pool}: lead time {lead}, serves {', '.join(project.config.classes_of(pool))}")
+        if pool in found["startups"]:
+            say(f"    startup: {found['startups'][pool]}")
         for entry in found["calendars"].get(pool, ()):
             say(f"    {entry}")
     for source in found["sources"]:

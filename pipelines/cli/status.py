@@ -46,6 +46,7 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
     Raises NotFoundError where there is no store.
     """
     from pipelines.stages.common import HISTORY
+    from pipelines.stages.startups import said_startups, with_measured_startups
     from store.connection import open_store
     from store.demand import demand_extent
     from store.drift import read_drift
@@ -81,6 +82,7 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
             "valid_until": publication.valid_until,
             "expired": now >= publication.valid_until,
         },
+        "startups": said_startups(with_measured_startups(project, project.as_of(now))),
         "sources": [
             {
                 "source": source.name,
@@ -133,6 +135,8 @@ def _clock(moment: datetime | None) -> str:
 
 def _say(found: dict[str, Any], project: Project) -> None:
     _say_publication(found, project.config.zone)
+    for pool, startup in found["startups"].items():
+        say(f"startup of {pool}: {startup}")
     say()
     _say_sources(found)
     say()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import polars as pl
+from pydantic import Field
 
 from floorcast.errors import ConfigError, DataError, FloorcastError, NotFoundError
 from floorcast.source import Source, TraceSource
@@ -14,16 +15,20 @@ from pipelines.project import Project
 from pipelines.stages.common import HISTORY, StageResult, count, judge_demand
 from pipelines.stages.losses import history_lost
 from pipelines.stages.reading import Interval, Reading, SourceResult, is_present
+from pipelines.stages.startups import read_startups
 from store.connection import open_store
 from store.forecasts import forecasts_on_changed_data
 
 
 class IngestResult(StageResult):
-    """`outdated_forecasts` counts the series whose newest forecast was made before its data changed."""
+    """`outdated_forecasts` counts the series whose newest forecast was made before its data changed. `starts` counts by
+    pool those of its pods that were read, `starts_failed` says why none could be."""
 
     interval: Interval | None = None
     sources: tuple[SourceResult, ...]
     findings: int
+    starts: dict[str, int] = Field(default_factory=dict)
+    starts_failed: dict[str, str] = Field(default_factory=dict)
     outdated_forecasts: int = 0
 
     @property
@@ -48,6 +53,7 @@ class IngestResult(StageResult):
             + (f", {count(kept, 'stored step')} kept that their source no longer has" if kept else "")
             + (f", nothing of {', '.join(silent)}" if silent else "")
             + (f", {count(self.findings, 'finding')}" if self.findings else "")
+            + "".join(f", starts of {pool} not read: {why}" for pool, why in self.starts_failed.items())
         )
 
 
@@ -90,6 +96,7 @@ def ingest(
             failures.append(error)
     as_of = project.as_of(now)
     findings = outdated = 0
+    starts, starts_failed = read_startups(project, now) if only is None and interval is None else ({}, {})
     if results:
         whole = only is None and interval is None
         of_sources = None
@@ -103,7 +110,14 @@ def ingest(
         raise failures[0]
     if failures:
         raise DataError("\n".join([f"{len(failures)} of {count(len(sources), 'source')} failed", *map(str, failures)]))
-    return IngestResult(interval=interval, sources=tuple(results), findings=findings, outdated_forecasts=outdated)
+    return IngestResult(
+        interval=interval,
+        sources=tuple(results),
+        findings=findings,
+        starts=starts,
+        starts_failed=starts_failed,
+        outdated_forecasts=outdated,
+    )
 
 
 def _chosen(project: Project, only: str | None) -> list[Source]:

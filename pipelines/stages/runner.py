@@ -18,6 +18,7 @@ from pipelines.stages.forecast import forecast
 from pipelines.stages.ingest import ingest
 from pipelines.stages.plan import plan
 from pipelines.stages.publish import publish
+from pipelines.stages.startups import with_measured_startups
 from store.connection import open_store
 from store.runs import finish_run, start_run
 
@@ -60,7 +61,7 @@ def run_stage(name: str, stage: Stage, project: Project, now: datetime) -> Stage
         start_run(store, run_id=identity, kind=name, started_at=datetime.now(UTC), as_of=as_of)
     began = time.perf_counter()
     try:
-        result = stage(project, now)
+        result = stage(with_measured_startups(project, as_of), now)
     except Exception as error:
         _finish(project, identity, status="failed", detail=json.dumps({"error": str(error)}))
         raise

@@ -179,3 +179,9 @@ def test_the_capacity_that_a_role_never_uses_may_be_left_out() -> None:
         mine[1] = re.sub(rf"{lacking}_tokens_per_s: \d+", "target_utilization: 0.5", mine[1], count=1)
         with pytest.raises(ConfigError, match=rf"pools\.{pool}\.capacity\.{lacking}_tokens_per_s: is missing"):
             parse(f"  {pool}:\n".join(mine))
+
+
+def test_starts_are_measured_at_a_prometheus_source_that_exists() -> None:
+    text = GOOD.replace("startup: {p90: 4m}", "startup: {p90: 4m, measure: {source: prod}}")
+    with pytest.raises(ConfigError, match="measures its starts at prod, which is not a Prometheus source"):
+        parse(text)
