@@ -207,6 +207,17 @@ the fit it was made by, over so many known hours: `coverage_lost` (value: share 
 in tokens/s, now and at the same times before the fit). evidence says it in words. A fit whose cutoff is earlier is due
 anew."""
 
+COSTS: Schema = {
+    "pool": pl.String(),
+    "workload_class": pl.String(),
+    "day": pl.Date(),
+    "gpu_hours": pl.Float64(),
+    "usd": pl.Float64(),
+    "tokens": pl.Float64(),
+}
+"""Key: pool, workload_class, day. What floors cost, by the class that causes it, on days of the configured zone. usd
+is null where the price is not known, tokens (in and out, at the forecast's median) where a step has no forecast."""
+
 
 def empty(schema: Schema) -> pl.DataFrame:
     """A frame of that schema without rows."""

@@ -97,8 +97,15 @@ def _classes(reason: Reason) -> str:
         median = f" (median {_number(getattr(demand, f'median_{side}_per_s'))})" if apart else ""
         return f"{_rate(getattr(demand, f'tokens_{side}_per_s'))}{word}{median}"
 
-    shares = ((name, " + ".join(figure(demand, side) for side in sides)) for name, demand in reason.classes.items())
-    return ", ".join(f"{name} {share}" for name, share in shares)
+    def placed(demand: ClassDemand) -> str:
+        return f" ({100 * demand.share:.0f} % of it is placed here)" if demand.share < 1 else ""
+
+    figures = (
+        f"{name} {' + '.join(figure(demand, side) for side in sides)}{placed(demand)}"
+        for name, demand in reason.classes.items()
+        if demand.share
+    )
+    return ", ".join(figures) or "none is placed here"
 
 
 def _deadlines(window: FloorWindow) -> list[tuple[str, str]]:

@@ -48,12 +48,13 @@ class Shortfall(Frozen):
 
 class PlanResult(StageResult):
     """`rungs` says for each pool where the demand of the floors due now came from; `shortfalls` are in order of pool
-    and time."""
+    and time; `relax` says which limits leave no room for classes that several pools can serve."""
 
     pools: int
     windows: int
     rungs: dict[str, str]
     shortfalls: tuple[Shortfall, ...]
+    relax: tuple[str, ...]
 
     @property
     def summary(self) -> str:
@@ -63,7 +64,7 @@ class PlanResult(StageResult):
             if one.pool not in worst or one.replicas > worst[one.pool].replicas:
                 worst[one.pool] = one
         short = [f"{one.text} from {one.start:%m-%d %H:%M} UTC" for one in worst.values()]
-        notes = "".join(f"; {note}" for note in fallen + short)
+        notes = "".join(f"; {note}" for note in [*fallen, *short, *self.relax[:1]])
         return f"{count(self.windows, 'window')} for {count(self.pools, 'pool')}{notes}"
 
 
@@ -103,6 +104,10 @@ def plan(project: Project, now: datetime) -> PlanResult:
         windows=made.floors.height,
         rungs={pool: rung.value for pool, rung in made.rungs.items()},
         shortfalls=tuple(shortfalls(made.floors)),
+        relax=tuple(
+            f"{one.limit} lacks {one.by} from {one.start:%m-%d %H:%M} to {one.end:%m-%d %H:%M} UTC"
+            for one in made.relax
+        ),
     )
 
 
