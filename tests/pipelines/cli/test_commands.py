@@ -15,7 +15,20 @@ from pipelines.publishers.schedule import read_schedule
 
 AT = ("--now", "2026-11-16T09:00")
 STAGES = ("ingest", "fit", "forecast", "plan", "publish", "evaluate", "dashboard")
-COMMANDS = ("init", "check", "demo", *STAGES, "cycle", "explain", "status", "calibrate", "replay", "cost")
+COMMANDS = (
+    "init",
+    "check",
+    "demo",
+    *STAGES,
+    "cycle",
+    "explain",
+    "diff",
+    "whatif",
+    "status",
+    "calibrate",
+    "replay",
+    "cost",
+)
 
 
 def test_these_are_all_commands():
