@@ -1,13 +1,12 @@
 """What changed between two publications, and why: each floor's change shared out among its causes.
 
 From the reason before to the reason after, the causes are put in one after another, in this order: demand of each
-class, share and peak, capacity, margins, then every rule that moves a floor. What each moves the number by is its
-effect, so that the effects add up to the change.
+class, share and peak, what is taken over from other pools, capacity, margins, then every rule that moves a floor. What
+each moves the number by is its effect, so that the effects add up to the change.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,11 +14,12 @@ from functools import partial
 
 import numpy as np
 
-from floorcast.pool import Pool
+from floorcast.pool import PoolSettings
 from floorcast.types import RULES, ClassDemand, FloorSchedule, FloorWindow, PoolSchedule, Reason, Rung
 from scaling.buffers import Buffer, apply_buffers
 from scaling.capacity import required_replicas
 from scaling.demand import METRICS, pool_demand
+from scaling.pool_demand import total_demand
 
 _CAUSES = {
     "scheduled_minimum": "calendar",
@@ -29,6 +29,8 @@ _CAUSES = {
     "quota": "quota",
 }
 """What a rule belongs to; `shape` where not given."""
+
+_Settings = tuple[PoolSettings | None, PoolSettings | None]
 
 _NOTHING = ClassDemand(tokens_in_per_s=0, tokens_out_per_s=0, model_in="", model_out="")
 
@@ -73,24 +75,22 @@ class PoolDiff:
         return dict(sorted(total.items(), key=lambda item: (-abs(item[1]), item[0])))
 
 
-def diff(before: FloorSchedule, after: FloorSchedule, pools: Mapping[str, Pool]) -> list[PoolDiff]:
+def diff(before: FloorSchedule, after: FloorSchedule) -> list[PoolDiff]:
     """Every pool of either publication, in name order, over the time that both cover.
 
-    `pools` are those configured now: where one's capacity gives the number of a reason, that is what it was planned
-    with. Else a replica counts as the tokens per second of the binding term that the reason divides by.
+    Of a publication that does not carry its settings, a replica counts as the tokens per second of the binding term
+    that the reason divides by.
     """
     found = []
     for name in sorted(before.pools.keys() | after.pools.keys()):
         if name not in before.pools or name not in after.pools:
             found.append(PoolDiff(name, (), status="added" if name in after.pools else "removed"))
         else:
-            found.append(
-                PoolDiff(name, tuple(_merged(_changes(name, before.pools[name], after.pools[name], pools.get(name)))))
-            )
+            found.append(PoolDiff(name, tuple(_merged(_changes(name, before.pools[name], after.pools[name])))))
     return found
 
 
-def _changes(name: str, before: PoolSchedule, after: PoolSchedule, pool: Pool | None) -> Iterator[Change]:
+def _changes(name: str, before: PoolSchedule, after: PoolSchedule) -> Iterator[Change]:
     for old, new in _overlaps(before.windows, after.windows):
         if old.min_replicas != new.min_replicas:
             rung = None if before.rung == after.rung else after.rung
@@ -100,7 +100,7 @@ def _changes(name: str, before: PoolSchedule, after: PoolSchedule, pool: Pool | 
                 end=min(old.end, new.end),
                 before=old.min_replicas,
                 after=new.min_replicas,
-                effects=attribute(old.reason, new.reason, pool=pool, rung=rung),
+                effects=attribute(old.reason, new.reason, settings=(before.settings, after.settings), rung=rung),
             )
 
 
@@ -139,39 +139,43 @@ def _merged(changes: Iterator[Change]) -> Iterator[Change]:
 
 
 def attribute(
-    before: Reason, after: Reason, *, pool: Pool | None = None, rung: Rung | None = None
+    before: Reason,
+    after: Reason,
+    *,
+    settings: _Settings = (None, None),
+    rung: Rung | None = None,
 ) -> tuple[tuple[str, int], ...]:
     """The effects, in replicas by cause, that lead from one floor to the other; a cause without an effect is left out.
 
-    `pool` is as configured now, or None. `rung` is that of the pool's floors after, where it is another than before:
-    then it is what moved the demand. So is the quantile or the lead where these are others.
+    `settings` are the pool's before and after, None where not known. `rung` is that of the pool's floors after, where
+    it is another than before: then it is what moved the demand. So is the quantile or the lead where these are others.
     """
     effects: dict[str, int] = {}
-    for cause, number in _steps(before, after, pool, rung):
+    for cause, number in _steps(before, after, settings, rung):
         effects[cause] = effects.get(cause, 0) + number
     return tuple((cause, number) for cause, number in effects.items() if number)
 
 
-def _steps(before: Reason, after: Reason, pool: Pool | None, rung: Rung | None) -> Iterator[tuple[str, int]]:
+def _steps(before: Reason, after: Reason, settings: _Settings, rung: Rung | None) -> Iterator[tuple[str, int]]:
     """Cause and effect in order; a cause may come several times."""
     if "fallback_replicas" in (before.binding, after.binding):
         yield f"rung {Rung.FALLBACK.value}", _buffered(after) - _buffered(before)
     else:
-        yield from _demand_steps(before, after, pool, rung)
+        yield from _demand_steps(before, after, settings, rung)
     moved = [{move.rule: move.after - move.before for move in one.adjustments} for one in (before, after)]
     for rule in RULES:
         effect = moved[1].get(rule, 0) - moved[0].get(rule, 0)
         yield _CAUSES.get(rule, f"shape ({rule.replace('_', ' ')})"), effect
 
 
-def _demand_steps(before: Reason, after: Reason, pool: Pool | None, rung: Rung | None) -> Iterator[tuple[str, int]]:
-    classes, together = dict(before.classes), before
-    replicas, buffers = _formula(before, after, pool), _named(before)
+def _demand_steps(before: Reason, after: Reason, settings: _Settings, rung: Rung | None) -> Iterator[tuple[str, int]]:
+    classes, taken, together = dict(before.classes), before, before
+    replicas, buffers = _formula(before, after, settings[0]), _named(before)
     number = _buffered(before)
 
     def moved() -> int:
         nonlocal number
-        was, number = number, int(apply_buffers(replicas(_rates(classes, together)), buffers)[-1])
+        was, number = number, int(apply_buffers(replicas(_rates(classes, together, taken)), buffers)[-1])
         return number - was
 
     for name in sorted(before.classes.keys() | after.classes.keys()):
@@ -179,7 +183,9 @@ def _demand_steps(before: Reason, after: Reason, pool: Pool | None, rung: Rung |
         yield _why(name, before, after, rung), moved()
     together = after
     yield "share and peak", moved()
-    replicas = _formula(after, before, pool)
+    taken = after
+    yield "taken over", moved()
+    replicas = _formula(after, before, settings[1])
     yield "capacity", moved()
     yield "margins", _buffered(after) - number
 
@@ -194,15 +200,13 @@ def _why(name: str, before: Reason, after: Reason, rung: Rung | None) -> str:
     return f"demand {name}"
 
 
-def _formula(one: Reason, other: Reason, pool: Pool | None) -> Callable[[dict[str, float]], float]:
-    """What `one` makes of rates by binding term: replicas required. Where its capacity is not known, a replica is what
+def _formula(one: Reason, other: Reason, settings: PoolSettings | None) -> Callable[[dict[str, float]], float]:
+    """What `one` makes of rates by binding term: replicas required. Where its settings are not known, a replica is what
     the reason divides by; for a term that bound only `other`, what that one does, unless it would have bound here too.
     """
-    if pool is not None:
-        exact = partial(_required, pool=pool)
-        if math.isclose(exact(_rates(one.classes, one)), one.required_replicas, abs_tol=1e-3):
-            return exact
-    each, rates = {}, _rates(one.classes, one)
+    if settings is not None:
+        return partial(_required, settings=settings)
+    each, rates = {}, _rates(one.classes, one, one)
     for reason in (other, one):
         if reason.required_replicas > 0:
             replica = reason.demand_tokens_per_s / reason.required_replicas
@@ -211,22 +215,27 @@ def _formula(one: Reason, other: Reason, pool: Pool | None) -> Callable[[dict[st
     return lambda rates: max((rates[term] / replica for term, replica in each.items()), default=0.0)
 
 
-def _required(rates: dict[str, float], *, pool: Pool) -> float:
+def _required(rates: dict[str, float], *, settings: PoolSettings) -> float:
     tokens_in, tokens_out = (rates[metric.value] for metric in METRICS)
     required, _ = required_replicas(
-        tokens_in_per_s=tokens_in, tokens_out_per_s=tokens_out, capacity=pool.capacity, role=pool.role
+        tokens_in_per_s=tokens_in, tokens_out_per_s=tokens_out, capacity=settings.capacity, role=settings.role
     )
     return float(required)
 
 
-def _rates(classes: Mapping[str, ClassDemand], together: Reason) -> dict[str, float]:
-    """The pool's tokens per second, by binding term."""
+def _rates(classes: Mapping[str, ClassDemand], together: Reason, taken: Reason) -> dict[str, float]:
+    """The pool's tokens per second, by binding term: of its classes with the share and peak of `together`, and of what
+    `taken` takes over from other pools."""
     figures = classes.values()
     quantile = np.array([[one.tokens_in_per_s, one.tokens_out_per_s] for one in figures]).reshape(-1, 2, 1)
     median = np.array([[one.median_in_per_s, one.median_out_per_s] for one in figures]).reshape(-1, 2, 1)
     share = np.array([[together.share_in], [together.share_out]])
     peak = np.array([[together.peak_in], [together.peak_out]])
-    demand = pool_demand(quantile, median, share, peak)[:, 0]
+    others = {
+        name: (other.share, np.array([[other.tokens_in_per_s], [other.tokens_out_per_s]]))
+        for name, other in taken.takes_over.items()
+    }
+    demand = total_demand(pool_demand(quantile, median, share, peak), others)[:, 0]
     return {
         **{metric.value: float(rate) for metric, rate in zip(METRICS, demand, strict=True)},
         "sum": float(demand.sum()),

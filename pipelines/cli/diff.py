@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
 
         project = project_of(config)
         before, after = (_schedule(project, version) for version in _versions(project, first, second))
-        pools = diff(before, after, project.config.pools)
+        pools = diff(before, after)
         if as_json:
             say_json({"before": _named(before), "after": _named(after), "pools": [_document(pool) for pool in pools]})
         else:

@@ -70,23 +70,36 @@ def test_causes_are_put_in_one_after_another(made):
     """Replicas of 10 tokens/s. 50 and 30 need 8; chat at 90 makes 12 (+4), agent at 10 makes 10 (-2, counted first);
     replicas of 8 tokens/s 12.5, whole 13 (+3); 20 % more 15, whole 15 (+2); at most 14 (-1)."""
     half = {"prefill_tokens_per_s": 8, "decode_tokens_per_s": 8, "target_utilization": 1}
-    _, before, first = made({"chat": 50.0, "agent": 30.0})
-    pool, after, second = made(
+    old, before, first = made({"chat": 50.0, "agent": 30.0})
+    new, after, second = made(
         {"chat": 90.0, "agent": 10.0}, capacity=half, margin={"minimum": 0.2}, bounds={"min": 1, "max": 14}
     )
     assert (first, second) == (8, 14)
     expected = {"demand agent": -2, "demand chat": 4, "capacity": 3, "margins": 2, "bounds": -1}
-    assert dict(attribute(before, after, pool=pool)) == expected
-    assert dict(attribute(before, after)) == expected, "without the configuration, from the reasons alone"
+    assert dict(attribute(before, after, settings=(old, new))) == expected
+    assert dict(attribute(before, after)) == expected, "without the settings, from the reasons alone"
 
 
 def test_a_share_and_a_class_that_is_new(made):
     """Medians 50 and 30, 45 more each at the quantile: 170. With half the spread 125, so 13 in place of 17."""
     pool, before, _ = made({"chat": 50.0, "agent": 30.0}, spread=100)
     _, after, _ = made({"chat": 50.0, "agent": 30.0}, spread=100, share=0.5)
-    assert dict(attribute(before, after, pool=pool)) == {"share and peak": -4}
+    assert dict(attribute(before, after, settings=(pool, pool))) == {"share and peak": -4}
     _, alone, _ = made({"chat": 50.0}, spread=100)
-    assert dict(attribute(alone, before, pool=pool)) == {"demand agent": 7}, "from 95, 10 replicas, to 17"
+    assert dict(attribute(alone, before, settings=(pool, pool))) == {"demand agent": 7}, "from 95, 10 replicas, to 17"
+
+
+def test_what_is_taken_over_from_another_pool_is_a_cause_of_its_own(make_config, make_forecasts, now):
+    """chat at 50 needs 5; half of the 60 of the other pool's region makes 80, and 8."""
+    spec = make_config().pools["main"].model_dump()
+    reasons = []
+    for takes_over in ({}, {"other": 0.5}):
+        pools = {"main": spec | {"margin": spec["margin"] | {"takes_over": takes_over}}, "other": spec}
+        config = make_config(classes={"chat": "main", "far": "other"}, pools=pools)
+        forecasts = make_forecasts({"chat": [50.0] * 14, "far": [60.0] * 14})
+        floors = plan(config, now=now, forecasts=forecasts, history=NO_HISTORY, published=None).floors
+        reasons.append(Reason.model_validate_json(floors.filter(pool="main")["reason"][0]))
+    assert dict(attribute(*reasons)) == {"taken over": 3}
 
 
 @pytest.mark.parametrize(
@@ -118,20 +131,20 @@ def test_pools_are_compared_where_both_cover_and_neighbours_that_say_the_same_ar
     later = now + STEP
     again = plan(config, now=later, forecasts=make_forecasts({"chat": [60.0] * 30}), history=NO_HISTORY, published=None)
     before = _schedule(pl.concat([first.floors, first.floors.with_columns(pool=pl.lit("other"))]), now)
-    main, other = diff(before, _schedule(again.floors, later), config.pools)
+    main, other = diff(before, _schedule(again.floors, later))
     assert (other.pool, other.status, other.changes) == ("other", "removed", ())
     (change,) = main.changes
     assert (change.start, change.end, change.before, change.after) == (later, now + timedelta(hours=1), 4, 6)
     assert change.effects == (("demand chat", 2),)
     assert main.replica_hours == pytest.approx(2 * 55 / 60)
     assert main.causes == {"demand chat": pytest.approx(2 * 55 / 60)}
-    (fallen,) = diff(before, _schedule(again.floors, later, rungs={"main": "past_weeks"}), config.pools)[0].changes
+    (fallen,) = diff(before, _schedule(again.floors, later, rungs={"main": "past_weeks"}))[0].changes
     assert fallen.effects == (("rung past_weeks", 2),)
 
 
 def test_windows_of_different_lengths_are_compared_where_they_overlap(make_schedule, now):
     """Steps of 5 minutes as 1, 2, 3, 4 against steps of 10 minutes as 1, 3."""
-    (pool,) = diff(make_schedule([1, 2, 3, 4], start=now), make_schedule([1, 3], start=now, step=2 * STEP), {})
+    (pool,) = diff(make_schedule([1, 2, 3, 4], start=now), make_schedule([1, 3], start=now, step=2 * STEP))
     assert [(one.start, one.before, one.after) for one in pool.changes] == [
         (now + STEP, 2, 1),
         (now + 3 * STEP, 4, 3),
@@ -182,9 +195,9 @@ def test_effects_add_up_to_the_change(make_config, make_forecasts, make_schedule
             published=case["published"] and make_schedule(case["published"], start=now - STEP),
         ).floors
         found.append((config.pools["main"], floors["min_replicas"].to_list(), floors["reason"].to_list()))
-    (_, before, reasons), (pool, after, others) = found
+    (old_pool, before, reasons), (pool, after, others) = found
     for first, second, old_reason, new_reason in zip(before, after, reasons, others, strict=True):
         pair = Reason.model_validate_json(old_reason), Reason.model_validate_json(new_reason)
-        for known in (pool, None):
-            assert sum(number for _, number in attribute(*pair, pool=known)) == second - first
-        assert attribute(pair[0], pair[0], pool=pool) == ()
+        for known in ((old_pool, pool), (None, pool), (None, None)):
+            assert sum(number for _, number in attribute(*pair, settings=known)) == second - first
+        assert attribute(pair[0], pair[0], settings=(old_pool, old_pool)) == ()
