@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 import polars as pl
 
-from floorcast.columns import FLOORS, empty
+from floorcast.columns import COSTS, FLOORS, empty
 from floorcast.config import Config
 from store.accuracy import read_accuracy
 from store.connection import Store
@@ -27,6 +28,7 @@ class SiteData:
 
     `floors` are those of the run that was published last, and `publication` is that publication, if there is one.
     `rejects` has one row per source and reason: source, reason, rows, file, row_number, raw (the first example).
+    `costs` are those of the floors; `load` leaves them empty, since they are reckoned and not stored.
     """
 
     config: Config
@@ -41,6 +43,7 @@ class SiteData:
     accuracy: pl.DataFrame
     rejects: pl.DataFrame
     findings: pl.DataFrame
+    costs: pl.DataFrame = field(default_factory=partial(empty, COSTS))
 
 
 def load(store: Store, config: Config, *, now: datetime, days: int = 7) -> SiteData:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from dashboards.data import SiteData
 from dashboards.figures.accuracy import backtest_figure, calibration_figure, wape_figure
+from dashboards.figures.costs import cost_figure
 from dashboards.figures.fan import forecast_fan
 from dashboards.figures.floors import floors_over_required
 from dashboards.text import FEW, notes
@@ -56,6 +57,21 @@ def pool_chart(data: SiteData, pool: PoolView, floors: pl.DataFrame | None) -> C
         ),
         label=f"Step lines of the floor of pool {pool.name} and of its required replicas over the coming hours",
     )
+
+
+def cost_context(data: SiteData) -> dict[str, object]:
+    """Rows of what the floors cost by pool, class and day, and their chart if any has a price."""
+    rows = data.costs.with_columns(
+        pl.when(pl.col("tokens") > 0).then(1e6 * pl.col("usd") / pl.col("tokens")).alias("usd_per_million")
+    )
+    priced = data.costs.filter(pl.col("usd").is_not_null())
+    drawn = chart(
+        cost_figure(priced),
+        title="Cost of the floors",
+        caption="Over the horizon, by the class that causes it, on its pools.",
+        label="Bars of the cost of each class over the horizon; the table below has the numbers",
+    )
+    return {"costs": rows.to_dicts(), "cost_chart": drawn if priced.height else None}
 
 
 def class_context(data: SiteData, view: ClassView, own: Mapping[str, pl.DataFrame]) -> dict[str, object]:

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from dashboards import text
 from dashboards.data import SiteData
-from dashboards.pages import accuracy_context, class_context, pool_chart, quality_context
+from dashboards.pages import accuracy_context, class_context, cost_context, pool_chart, quality_context
 from dashboards.swap import replaced_folder
 from dashboards.views import class_views, pool_views
 from floorcast import __version__
@@ -41,7 +41,10 @@ def render_pages(data: SiteData) -> Iterator[tuple[str, str]]:
     environment = _environment(data)
     pools, classes = pool_views(data), class_views(data)
     pages = {view.name: view.page for view in classes}
-    yield "index.html", environment.get_template("index.html").render(pools=pools, classes=classes)
+    yield (
+        "index.html",
+        environment.get_template("index.html").render(pools=pools, classes=classes, **cost_context(data)),
+    )
     floors = data.floors.partition_by("pool", as_dict=True)
     for pool in pools:
         chart = pool_chart(data, pool, floors.get((pool.name,)))

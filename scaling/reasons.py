@@ -178,11 +178,12 @@ def _quotas(uses: Sequence[Use], windows: int) -> Iterator[list[dict[str, Any]]]
 
 
 def _admission(made: PoolFloors, pool: Pool, specs: Sequence[WorkloadClass]) -> Iterator[dict[str, dict[str, Any]]]:
-    """By class where the pool is short. Fallback replicas rest on no demand of which a share could be served."""
+    """By class with demand where the pool is short. Fallback replicas rest on no demand to serve a share of."""
     short = (made.shortfall > 0) & ~made.on_fallback
     rates = class_rates(made.class_quantile[:, :, short], made.own[:, short])
     shares, budgets = admitted(rates, made.floors[short], specs, capacity=pool.capacity, role=pool.role)
     of_window = iter(zip(shares.T.round(_DECIMALS).tolist(), budgets.transpose(2, 0, 1).round(1).tolist(), strict=True))
+    asking = iter((rates.sum(axis=1) > 0).T.tolist())
     for is_short in short.tolist():
         if not is_short:
             yield {}
@@ -190,7 +191,8 @@ def _admission(made: PoolFloors, pool: Pool, specs: Sequence[WorkloadClass]) -> 
         served, budget = next(of_window)
         yield {
             name: {"share": share, "tokens_in_per_s": rate_in, "tokens_out_per_s": rate_out}
-            for name, share, (rate_in, rate_out) in zip(made.classes, served, budget, strict=True)
+            for name, share, (rate_in, rate_out), asks in zip(made.classes, served, budget, next(asking), strict=True)
+            if asks
         }
 
 

@@ -10,6 +10,7 @@ from dashboards.data import load
 from dashboards.site import build_site
 from pipelines.project import Project
 from pipelines.stages.common import StageResult, read_series
+from scaling.money import costs
 from store.connection import open_store
 
 
@@ -28,5 +29,6 @@ def dashboard(project: Project, now: datetime) -> DashboardResult:
     with open_store(project.store_path) as store:
         data = load(store, project.config, now=now)
     shown = data.demand.join(cleaned, on=["workload_class", "step_start"], how="semi")
-    page = build_site(replace(data, demand=shown), project.site)
+    spent = costs(project.config, floors=data.floors, forecasts=data.forecasts)
+    page = build_site(replace(data, demand=shown, costs=spent), project.site)
     return DashboardResult(page=page, pages=len(list(project.site.glob("**/*.html"))))

@@ -23,7 +23,7 @@ LARGE = """\
     gpu: {type: B200, usd_per_gpu_hour: 6, reserved_usd_per_gpu_hour: 3}
     capacity: {prefill_tokens_per_s: 4000, decode_tokens_per_s: 2400}
     startup: {p90: 9m}
-    bounds: {min: 0, max: 60}
+    bounds: {min: 1, max: 60}
 """
 STAGES = ("ingest", "fit", "forecast", "plan", "publish", "dashboard")
 
