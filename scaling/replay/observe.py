@@ -25,29 +25,34 @@ class Observer:
         low, high = engine.conditions.metric_age_s
         self._age_steps = np.round(np.random.default_rng([seed, 2]).uniform(low, high, number) / engine.traffic.step_s)
         self._per_work = [_per_work(queue) for queue in engine.queues]
-        ceiling = np.full(lanes.count, float(engine.pool.bounds.max))
-        self._constants = {"ceiling": ceiling, "scheduled": np.full(lanes.count, np.nan)}
+        ahead = lanes.floors if lanes.floors_ahead is None else lanes.floors_ahead
+        self._floors, self._ahead = lanes.floors.astype(np.float64), ahead.astype(np.float64)
+        self._growth = np.ones(lanes.floors.shape) if lanes.growth is None else lanes.growth
+        self._ceiling = np.full(lanes.count, float(engine.pool.bounds.max))
+        self._unscheduled = np.full(lanes.count, np.nan)
+        self._live = np.full((len(Kind), lanes.count), np.nan)
 
     def signals(self, step: int) -> Signals:
         """What is known at the beginning of a step. Nothing is, of the time before the first."""
         engine, lanes = self._engine, self._lanes
         age = int(self._age_steps[step // self._ticks])
-        live = np.full((len(Kind), lanes.count), np.nan)
+        live = self._live.copy()
         if step - age > 0:
             self._fill(live, step - age)
         fleet, window = engine.fleet, lanes.window_at(step, engine.traffic.step_s)
-        floor = lanes.floors[window].astype(np.float64)
+        ready, starting = fleet.ready.astype(np.float64), fleet.starting.astype(np.float64)
         return Signals(
             live=live,
             age_s=np.full(live.shape, age * engine.traffic.step_s),
-            ready=fleet.ready.astype(np.float64),
-            starting=fleet.starting.astype(np.float64),
+            ready=ready,
+            starting=starting,
             draining=fleet.draining.astype(np.float64),
-            requested=(fleet.ready + fleet.starting).astype(np.float64),
-            floor=floor,
-            floor_ahead=floor if lanes.floors_ahead is None else lanes.floors_ahead[window].astype(np.float64),
-            growth=np.ones(lanes.count) if lanes.growth is None else lanes.growth[window],
-            **self._constants,
+            requested=ready + starting,
+            floor=self._floors[window],
+            ceiling=self._ceiling,
+            floor_ahead=self._ahead[window],
+            growth=self._growth[window],
+            scheduled=self._unscheduled,
         )
 
     def _fill(self, live: Floats, edge: int) -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from scaling.capacity import Floats, Ints
 from scaling.replay.traffic import Stream
-
-Bools = npt.NDArray[np.bool_]
 
 
 class Queue:
@@ -53,10 +50,6 @@ class Queue:
         """Work begun and not finished at an edge, [lanes]."""
         held: Floats = self.served[edge] - self.served[max(edge - self.hold_steps[max(edge - 1, 0)], 0)]
         return held
-
-    def waiting(self, edge: int) -> Floats:
-        left: Floats = self.arrived[edge] - self.done[edge]
-        return left
 
     def serve(self, step: int, capacity: Floats, room: Floats | None) -> Floats:
         """Serve one step with `capacity` (work, [lanes]), to at most `room` work in flight; returns what was served."""

@@ -63,10 +63,6 @@ class Traffic:
     def steps(self) -> int:
         return len(self.streams[0].requests)
 
-    @property
-    def days(self) -> float:
-        return self.steps * self.step_s / 86400
-
 
 def work(stream: Stream, pool: Pool, step_s: float) -> Floats:
     """[steps] replica-seconds that each step's arrivals take at a replica's full capacity C: what `required_replicas`

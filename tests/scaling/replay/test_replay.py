@@ -137,6 +137,18 @@ def test_replicas_asked_for_serve_after_their_startup(make_stream, make_traffic,
     assert result.figures["usd"][0] == pytest.approx(paid * 10 / 3600 * 2 * 3)
 
 
+def test_paths_are_told_by_the_minute(make_stream, make_traffic, with_floors):
+    """Two minutes at 10 s: 60 tokens a step take 6 replicas, then 30 take 3; 4 more replicas are asked for at 60 s."""
+    traffic = make_traffic(make_stream([60.0] * 6 + [30.0] * 6))
+    paths = with_floors(traffic, {"up": [6] * 6 + [10] * 6, "flat": 6}).paths()
+    assert paths["lane"].to_list() == ["up", "up", "flat", "flat"]
+    assert paths["time"].dt.strftime("%H:%M:%S").to_list() == ["00:00:00", "00:01:00"] * 2
+    assert paths["demand_replicas"].to_list() == pytest.approx([6, 3, 6, 3])
+    assert paths["desired"].to_list() == [6, 10, 6, 6]
+    assert paths["ready"].to_list() == [6, 6, 6, 6]
+    assert paths["starting"].to_list() == [0, 4, 0, 0]
+
+
 def test_the_same_seed_draws_the_same_startups_and_another_does_not(make_stream, make_traffic, with_floors):
     traffic, floors = make_traffic(make_stream([1.0] * 60)), {"lane": [0, *[30] * 59]}
     times = np.linspace(10, 500, 40)
