@@ -18,9 +18,9 @@ Kind = Literal["add", "scale"]
 MIN_RESIDUALS = 12
 """A horizon bucket with fewer residuals takes the margins of the bucket before it."""
 
-WIDENING = 0.3
-"""Levels are taken this share of them, over the number of days seen, further out: the steps of a day err together, so
-that a few days show less than their number of residuals promises."""
+EXTRA_DAYS = 5.0
+"""What a level leaves outside is taken d / (d + EXTRA_DAYS) times as large where d days were seen: the steps of a day
+err together, so that a few days show less than their number of residuals promises."""
 
 RATE = 0.1
 """Of the correction, in mean absolute residuals an hour."""
@@ -67,8 +67,8 @@ class Margins(BaseModel):
         """Estimate from a backtest.
 
         A quantile takes the ceil((n + 1) q)-th smallest residual, as in split conformal prediction (Lei et al., 2018),
-        so that few residuals widen it. Of d days, q is moved out to q (1 + `WIDENING` / d): were days the exchangeable
-        units, a guarantee would take q (1 + 1 / d) (Dunn, Wasserman and Ramdas, 2023).
+        so that few residuals widen it, with q moved outwards where few days were seen (`EXTRA_DAYS`): were days the
+        exchangeable units, a guarantee would take the ceil((d + 1) q)-th of d (Dunn, Wasserman and Ramdas, 2023).
         """
         unit = pairs.path + base if kind == "scale" else np.ones_like(pairs.path)
         residuals = (pairs.actual - pairs.path) / unit
@@ -148,9 +148,9 @@ def _hour(targets: IntArray, day: int) -> IntArray:
 
 
 def _widened(days: int) -> FloatArray:
-    further = 1 + WIDENING / max(days, 1)
-    levels: FloatArray = np.where(_LEVELS > 0.5, np.minimum(_LEVELS * further, 1.0), _LEVELS)
-    return np.where(_LEVELS < 0.5, np.maximum(1 - _TAIL * further, 0.0), levels)
+    share = max(days, 1) / (max(days, 1) + EXTRA_DAYS)
+    outward: FloatArray = np.where(_LEVELS < 0.5, _LEVELS * share, _LEVELS)
+    return np.where(_LEVELS > 0.5, 1 - _TAIL * share, outward)
 
 
 def _by_hour(errors: FloatArray, hours: IntArray) -> FloatArray:
