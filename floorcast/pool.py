@@ -336,6 +336,11 @@ class Pool(PoolSettings):
     overlay: Overlay = Field(default=Overlay(), description="the reactive policy on live signals, above the floors")
     target: Target = Field(default=Target(), description="the workload in Kubernetes that serves the pool")
 
+    @property
+    def settings(self) -> PoolSettings:
+        """What its floors follow from, alone."""
+        return PoolSettings.model_validate({name: getattr(self, name) for name in PoolSettings.model_fields})
+
     @model_validator(mode="after")
     def _safe_in_bounds(self) -> Self:
         safe = self.overlay.safe_replicas

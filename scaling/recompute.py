@@ -141,7 +141,7 @@ def _disagreement(what: str, given: str, derived: str) -> FloorcastError:
     return FloorcastError(
         f"{what}: the reason says {given}, recomputed {derived}",
         where="reason of a floor",
-        remedy="explain it with the configuration it was published with, or publish again",
+        remedy="explain it with what it was planned with, or plan and publish again",
     )
 
 

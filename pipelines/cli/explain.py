@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 from floorcast.errors import NotFoundError, PublishError
+from floorcast.pool import PoolSettings
 from floorcast.types import FloorSchedule, FloorWindow, Reason, Rung
 from floorcast.units import format_time, parse_time
 from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
@@ -50,7 +52,8 @@ def register(app: typer.Typer) -> None:
             raise typer.BadParameter(str(error), param_hint="--at") from None
         schedule, window, rung, cutoff, carried = find(project, pool, asked, moment)
         changed = changed_since(project, pool, schedule.issued_at) if cutoff else []
-        recomputed = recompute(window.reason, project.config.pools[pool])
+        settings, since = settings_of(project, pool, schedule)
+        recomputed = recompute(window.reason, settings)
         if recomputed != window.min_replicas:
             raise PublishError(
                 f"the reason recomputes to {recomputed}, but {window.min_replicas} was published",
@@ -67,6 +70,7 @@ def register(app: typer.Typer) -> None:
                     "rung": rung.value,
                     "recomputed": recomputed,
                     "changed_data": changed,
+                    "changed_settings": since,
                     "published_reason_of": format_time(carried.start) if carried else None,
                     **window.model_dump(mode="json"),
                 }
@@ -76,7 +80,7 @@ def register(app: typer.Typer) -> None:
             explain(
                 window,
                 pool_name=pool,
-                pool=project.config.pools[pool],
+                pool=settings,
                 zone=project.config.zone,
                 version=schedule.version,
                 issued_at=schedule.issued_at,
@@ -91,12 +95,50 @@ def register(app: typer.Typer) -> None:
                 for row in changed
             )
             say(f"  changed     data since that forecast: {'; '.join(spans)}")
+        if since:
+            moves = (f"{key} {was} -> {now_is}" for key, (was, now_is) in since.items())
+            say(f"  changed     settings since it was published: {'; '.join(moves)}")
         if carried:
             required = f"{carried.reason.required_replicas:.2f} replicas"
             say(f"  window      its published reason is that of {carried.start:%H:%M} UTC: {required}")
         say(f"  recomputed  {recomputed}, as published")
         if moment >= schedule.valid_until:
             say(f"  expired     {local(schedule.valid_until, project.config.zone)}: consumers have fallen back")
+
+
+def settings_of(
+    project: Project, pool: str, schedule: FloorSchedule
+) -> tuple[PoolSettings, dict[str, tuple[object, object]]]:
+    """What the floors of a pool were planned with, and by key what is configured otherwise now: before and after, None
+    for what is not there.
+
+    Raises NotFoundError where neither the schedule nor the configuration knows.
+    """
+    published, configured = schedule.pools[pool].settings, project.config.pools.get(pool)
+    if configured is None:
+        if published is None:
+            near = difflib.get_close_matches(pool, project.config.pools, n=1)
+            raise NotFoundError(
+                f"pool {pool} is no longer configured, and version {schedule.version} does not say what it was planned "
+                "with",
+                where=str(project.file),
+                remedy=f"did you mean {near[0]}?" if near else "use the configuration it was published with",
+            )
+        return published, {"pool": (pool, None)}
+    if published is None:
+        return configured.settings, {}
+    was, now_is = (dict(_flat(each.model_dump(mode="json"))) for each in (published, configured.settings))
+    keys = [key for key in {**was, **now_is} if was.get(key) != now_is.get(key)]
+    return published, {key: (was.get(key), now_is.get(key)) for key in keys}
+
+
+def _flat(section: dict[str, Any], path: str = "") -> Iterator[tuple[str, object]]:
+    """The values of a section and those below it, by dotted key."""
+    for name, value in section.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{path}{name}.")
+        else:
+            yield path + name, value
 
 
 def changed_since(project: Project, pool: str, issued_at: datetime) -> list[dict[str, Any]]:
@@ -153,13 +195,6 @@ def find(
         forecasts = read_forecast(store, at=record.issued_at)
     schedule = FloorSchedule.model_validate_json(record.schedule)
     published = floor_due(schedule, pool, asked)
-    if pool not in project.config.pools:
-        near = difflib.get_close_matches(pool, project.config.pools, n=1)
-        raise NotFoundError(
-            f"pool {pool} is no longer configured",
-            where=str(project.file),
-            remedy=f"did you mean {near[0]}?" if near else "use the configuration it was published with",
-        )
     within = (rows["window_start"] >= published.start) & (rows["window_end"] <= published.end)
     joined = rows.filter((rows["pool"] == pool) & within & (rows["min_replicas"] == published.min_replicas))
     steps = [_step(row) for row in joined.sort("window_start").iter_rows(named=True)]

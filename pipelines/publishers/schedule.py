@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from floorcast.columns import FLOORS, conform
 from floorcast.errors import NotFoundError, PublishError
+from floorcast.pool import PoolSettings
 from floorcast.types import SCHEDULE_SCHEMA_VERSION, FloorSchedule, FloorWindow, PoolSchedule, Reason, Rung
 from floorcast.units import format_time
 from pipelines.publishers.files import replace_file
@@ -32,9 +33,11 @@ def build_schedule(
     valid_until: datetime,
     floors: pl.DataFrame,
     rungs: Mapping[str, Rung],
+    settings: Mapping[str, PoolSettings],
     gate: Literal["open", "closed", "untested"] = "untested",
 ) -> FloorSchedule:
-    """The schedule of one publication, from `floors` (schema FLOORS) and the rung of each pool.
+    """The schedule of one publication, from `floors` (schema FLOORS), the rung of each pool, and what it was planned
+    with.
 
     Neighbouring steps of equal min_replicas and rung become one window, which carries the reason of its most
     demanding step: the largest required_replicas, the earliest of equals. Raises PublishError where a pool lacks
@@ -54,7 +57,7 @@ def build_schedule(
             FloorWindow(start=row["start"], end=row["end"], min_replicas=row["min_replicas"], reason=_reason(row))
         )
     pools = {
-        pool: PoolSchedule(gate=gate, rung=rungs[pool], windows=tuple(pool_windows))
+        pool: PoolSchedule(gate=gate, rung=rungs[pool], settings=settings.get(pool), windows=tuple(pool_windows))
         for pool, pool_windows in windows.items()
     }
     return FloorSchedule(

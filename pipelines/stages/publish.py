@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from floorcast.errors import PublishError
+from floorcast.errors import FloorcastError, PublishError
 from floorcast.types import FloorSchedule
 from floorcast.units import format_time
 from pipelines.project import Project
@@ -13,6 +13,7 @@ from pipelines.publishers.manifests import write_manifests
 from pipelines.publishers.schedule import build_schedule, published_versions, write_schedule
 from pipelines.stages.common import StageResult, count, run_id
 from scaling.floors import worst_rungs
+from scaling.recompute import recompute
 from store.connection import Store, open_store
 from store.floors import read_floors
 from store.publications import PublicationRecord, latest_publication, list_publications, record_publication
@@ -72,6 +73,28 @@ def publish(project: Project, now: datetime) -> PublishResult:
     )
 
 
+def _check_recomputes(schedule: FloorSchedule) -> None:
+    """The floors due now follow from the settings published with them. They do not where the configuration has changed
+    since they were planned."""
+    for name, pool in schedule.pools.items():
+        if pool.settings is None:
+            continue
+        try:
+            recomputed = recompute(pool.windows[0].reason, pool.settings)
+        except FloorcastError as error:
+            raise PublishError(
+                f"the floors planned do not follow from the configuration: {error.what}",
+                where=f"pool {name}",
+                remedy="run `floorcast plan` with the same --now again, or `floorcast cycle`",
+            ) from None
+        if recomputed != pool.windows[0].min_replicas:
+            raise PublishError(
+                f"the reason recomputes to {recomputed}, but {pool.windows[0].min_replicas} was planned",
+                where=f"pool {name}",
+                remedy="run `floorcast plan` with the same --now again; if it stays, report it as a bug",
+            )
+
+
 def _schedule(project: Project, store: Store, as_of: datetime, *, clock: datetime) -> FloorSchedule:
     config = project.config
     floors = read_floors(store, run_id("plan", as_of))
@@ -97,7 +120,9 @@ def _schedule(project: Project, store: Store, as_of: datetime, *, clock: datetim
         valid_until=as_of + config.publication.valid_for,
         floors=floors,
         rungs=worst_rungs(config, floors, now=as_of),
+        settings={name: pool.settings for name, pool in config.pools.items()},
     )
+    _check_recomputes(schedule)
     if latest and FloorSchedule.model_validate_json(latest.schedule) == schedule.model_copy(
         update={"version": latest.version}
     ):

@@ -50,6 +50,7 @@ def test_the_rows_are_the_windows_of_the_published_schedule_with_their_reasons(s
         valid_until=site_data.now + timedelta(hours=1),
         floors=site_data.floors,
         rungs={"chat-70b": Rung.FRESH, "batch-8b": Rung.PAST_WEEKS},
+        settings={},
     )
     for pool in pool_views(site_data):
         windows = [window for window in schedule.pools[pool.name].windows if window.end > site_data.now]

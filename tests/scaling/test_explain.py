@@ -198,7 +198,7 @@ def test_a_reason_that_does_not_add_up_is_refused_at_the_number_that_disagrees(p
     with pytest.raises(FloorcastError) as caught:
         recompute(alter(reason), pool)
     assert caught.value.what.startswith(complaint)
-    assert "with the configuration it was published with" in caught.value.remedy
+    assert "with what it was planned with" in caught.value.remedy
 
 
 @pytest.mark.parametrize("after", [3, 41])

@@ -6,9 +6,12 @@ import json
 import re
 from datetime import timedelta
 
+import polars as pl
 import pytest
 
 from pipelines.publishers.schedule import floor_due, read_schedule
+from store.connection import open_store
+from store.floors import read_floors
 
 AT = ("--now", "2026-11-16T09:00")
 HOUR = timedelta(hours=1)
@@ -59,10 +62,16 @@ def test_its_arithmetic_can_be_followed_by_hand(main, published):
 
 
 def test_it_names_the_step_whose_reason_was_published_where_that_is_another(main, published):
-    """Six hours of one floor carry the reason of the most demanding; each is explained by its own."""
-    window = read_schedule(published.output / "schedule.json").pools["chat-70b"].windows[2]
-    assert window.end - window.start == 6 * HOUR
-    for moment, of in ((window.start, None), (window.end - HOUR, window.start)):
+    """Hours of one floor carry the reason of the most demanding; each is explained by its own."""
+    schedule = read_schedule(published.output / "schedule.json")
+    with open_store(published.store_path) as store:
+        rows = read_floors(store, f"plan-{schedule.issued_at:%Y%m%dT%H%M%SZ}").filter(pool="chat-70b")
+    window = max(schedule.pools["chat-70b"].windows, key=lambda window: window.end - window.start)
+    assert window.end - window.start > HOUR
+    within = rows.filter(pl.col("window_start").is_between(window.start, window.end, closed="left"))
+    hardest = within.sort("required_replicas", descending=True, maintain_order=True)["window_start"]
+    window = window.model_copy(update={"start": hardest[0]})
+    for moment, of in ((hardest[0], None), (hardest[-1], hardest[0])):
         words = ("explain", "chat-70b", "--at", f"{moment:%Y-%m-%d %H:%M}", *AT)
         said = json.loads(main(*words, "--json", cwd=published.base).out)
         assert said["published_reason_of"] == (of and f"{of:%Y-%m-%dT%H:%M:%SZ}")
@@ -102,11 +111,22 @@ def test_it_explains_the_fallback(main, project, live, now):
     assert text.endswith("  recomputed  30, as published\n")
 
 
-def test_a_capacity_changed_since_is_not_passed_off_as_what_was_published(main, published, reconfigure):
+def test_what_is_configured_otherwise_since_is_told_and_the_floor_still_explained(main, published, reconfigure):
+    before = main("explain", "chat-70b", *AT, cwd=published.base).out
     project = reconfigure(published, "prefill_tokens_per_s: 1600", "prefill_tokens_per_s: 3200")
-    ran = main("explain", "chat-70b", *AT, cwd=project.base)
-    assert ran.code != 0
-    assert "explain it with the configuration it was published with" in ran.err
+    after = main("explain", "chat-70b", *AT, cwd=project.base).out
+    changed = "  changed     settings since it was published: capacity.prefill_tokens_per_s 1600.0 -> 3200.0\n"
+    assert after.replace(changed, "") == before
+    assert changed in after
+    told = json.loads(main("explain", "chat-70b", *AT, "--json", cwd=project.base).out)
+    assert told["changed_settings"] == {"capacity.prefill_tokens_per_s": [1600.0, 3200.0]}
+
+
+def test_a_pool_that_is_no_longer_configured_is_still_explained(main, published):
+    published.file.write_text(published.file.read_text().replace("chat-70b", "chat-72b"))
+    ran = main("explain", "chat-70b", *AT, cwd=published.base)
+    assert "  changed     settings since it was published: pool chat-70b -> None\n" in ran.out
+    assert ran.out.rstrip().endswith("as published")
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ def schedule_of(floors_of: FloorsOf) -> ScheduleOf:
             valid_until=issued_at + timedelta(hours=2),
             floors=floors_of(pools),
             rungs=dict.fromkeys(pools, Rung.FRESH),
+            settings={},
         )
 
     return make

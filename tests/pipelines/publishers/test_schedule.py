@@ -42,6 +42,7 @@ def build(floors, rungs=None, **overrides):
         "issued_at": first - timedelta(minutes=5),
         "valid_until": first + timedelta(hours=2),
         "rungs": dict.fromkeys(pools, Rung.FRESH) if rungs is None else rungs,
+        "settings": {},
     }
     return build_schedule(floors=floors, **(arguments | overrides))
 
