@@ -66,11 +66,12 @@ def test_it_names_the_step_whose_reason_was_published_where_that_is_another(main
     schedule = read_schedule(published.output / "schedule.json")
     with open_store(published.store_path) as store:
         rows = read_floors(store, f"plan-{schedule.issued_at:%Y%m%dT%H%M%SZ}").filter(pool="chat-70b")
-    window = max(schedule.pools["chat-70b"].windows, key=lambda window: window.end - window.start)
-    assert window.end - window.start > HOUR
-    within = rows.filter(pl.col("window_start").is_between(window.start, window.end, closed="left"))
-    hardest = within.sort("required_replicas", descending=True, maintain_order=True)["window_start"]
-    window = window.model_copy(update={"start": hardest[0]})
+    for window in schedule.pools["chat-70b"].windows:
+        within = rows.filter(pl.col("window_start").is_between(window.start, window.end, closed="left"))
+        hardest = within.sort("required_replicas", descending=True, maintain_order=True)
+        if hardest["required_replicas"][-1] < window.reason.required_replicas - 0.01:
+            break
+    window, hardest = window.model_copy(update={"start": hardest["window_start"][0]}), hardest["window_start"]
     for moment, of in ((hardest[0], None), (hardest[-1], hardest[0])):
         words = ("explain", "chat-70b", "--at", f"{moment:%Y-%m-%d %H:%M}", *AT)
         said = json.loads(main(*words, "--json", cwd=published.base).out)
