@@ -41,11 +41,16 @@ def register(app: typer.Typer) -> None:
         Example:
           floorcast replay chat-70b --days 7 --figure replay.html
         """
+        from pipelines.progress import track
         from pipelines.replay import planned_on, replay_pool
 
         project = project_of(config, data)
         named = pools or list(planned_on(project.config))
-        done = [replay_pool(project, name, now=now_or(now), days=days, seed=seed) for name in named]
+        moment = now_or(now)
+        done = [
+            replay_pool(project, name, now=moment, days=days, seed=seed)
+            for name in track(named, total=len(named), label="replaying pools")
+        ]
         if figure is not None:
             _write_page(figure, done, project)
         if as_json:
