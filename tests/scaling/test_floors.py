@@ -388,3 +388,99 @@ def test_losing_a_forecast_never_lowers_what_is_published_for_that_time(run, cas
     published = [0, *run(case).floors["min_replicas"]]
     after = run(case | {"agent": [None] * 18, "published": published}).floors["min_replicas"]
     assert all(floor >= before for floor, before in zip(after, published[1:], strict=True))
+
+
+@few
+@given(case=scenarios)
+def test_hysteresis_never_gives_less_than_none(run, case):
+    shape = case["pool"]["shape"]
+    kept, none = (
+        run(case | {"pool": case["pool"] | {"shape": shape | {"hysteresis": share}}}).floors["min_replicas"]
+        for share in (0.5, 0)
+    )
+    assert (kept >= none).all()
+
+
+def _one(config, forecasts, now, published=None):
+    """Floors by pool, and each first reason, which recomputes."""
+    made = plan(config, now=now, forecasts=forecasts, history=NO_HISTORY, published=published).floors
+    reasons = {}
+    for pool in config.pools:
+        rows = made.filter(pool=pool)
+        for text, floor in zip(rows["reason"], rows["min_replicas"], strict=True):
+            assert recompute(Reason.model_validate_json(text), config.pools[pool].settings) == floor
+        reasons[pool] = Reason.model_validate_json(rows["reason"][0])
+    return {pool: made.filter(pool=pool)["min_replicas"].to_list() for pool in config.pools}, reasons
+
+
+def test_a_pool_carries_its_share_of_a_region_that_may_be_lost(make_config, make_forecasts, now):
+    """Own 50, half of the other's 80: 50 + 0.5 x 80 = 90, 9 replicas of 10. The other takes nothing over: 8. What the
+    other does not know, this one does not either."""
+    spec = make_config().pools["main"].model_dump()
+    east = spec | {"region": "east", "margin": {"minimum": 0, "takes_over": {"west": 0.5}}}
+    config = make_config(
+        classes={"chat": "east", "code": "west"}, pools={"east": east, "west": spec | {"region": "west"}}
+    )
+    floors, reasons = _one(config, make_forecasts({"chat": [50.0] * 14, "code": [80.0] * 14}), now)
+    assert floors == {"east": [9] * 12, "west": [8] * 12}
+    assert reasons["east"].tokens_out_per_s == 90
+    assert reasons["east"].takes_over["west"].model_dump() == {
+        "share": 0.5,
+        "tokens_in_per_s": 80,
+        "tokens_out_per_s": 80,
+    }
+    floors, _ = _one(config, make_forecasts({"chat": [50.0] * 14}), now)
+    assert floors["east"] == [100] * 12, "bounds.max, as fallback_replicas is not set"
+
+
+def test_an_idle_pool_goes_to_zero_for_as_long_as_demand_stays_low_past_the_wake_up(make_config, make_forecasts, now):
+    """In and out together under 10 tokens/s: 4 + 4 is, 6 + 6 is not. Step 9 brings 12. A window and its lead are three
+    steps, the wake-up of 6 minutes two more: windows 5 to 9 see it coming. Those that need a replica by then, too."""
+    zero = {"bounds": {"min": 0, "max": 10}, "scale_to_zero": {"wake_up": "6m", "below_tokens_per_s": 10}}
+    config = make_config(**zero)
+    floors, reasons = _one(config, make_forecasts({"chat": [4.0] * 9 + [6.0] + [4.0] * 4}), now)
+    assert floors["main"] == [0] * 5 + [1] * 5 + [0] * 2
+    assert [(one.name, one.value, one.replicas) for one in reasons["main"].buffers] == [("scale_to_zero", 10, 0)]
+    floors, reasons = _one(config, make_forecasts({"chat": [0.0] * 3 + [6.0] + [0.0] * 10}), now)
+    assert floors["main"] == [1] * 4 + [0] * 8
+    floors, _ = _one(make_config(), make_forecasts({"chat": [0.0] * 14}), now)
+    assert floors["main"] == [1] * 12, "without scale_to_zero one replica stays"
+
+
+def test_what_is_not_known_never_scales_to_zero(make_config, make_forecasts, now):
+    zero = {"bounds": {"min": 0, "max": 10}, "scale_to_zero": {"wake_up": "6m", "below_tokens_per_s": 10}}
+    forecasts = make_forecasts({"chat": [0.0] * 6})
+    floors, _ = _one(make_config(**zero, fallback_replicas=0), forecasts, now)
+    assert floors["main"] == [0, 0] + [1] * 10
+
+
+def test_floors_count_in_nodes(make_config, make_forecasts, make_schedule, now):
+    """4 replicas a node: 50 tokens/s need 5, two nodes; of the 16 published before, a node goes in each window."""
+    shape = {"multiple_of": 4, "step_down": 1, "every": "5m", "dwell": "0s"}
+    config = make_config(shape=shape, bounds={"min": 4, "max": 40})
+    published = make_schedule([16], start=now - STEP)
+    floors, reasons = _one(config, make_forecasts({"chat": [50.0] * 14}), now, published)
+    assert floors["main"] == [12] + [8] * 11
+    assert [(move.rule, move.before, move.after) for move in reasons["main"].adjustments] == [
+        ("multiple_of", 5, 8),
+        ("step_down", 8, 12),
+    ]
+
+
+def test_a_floor_may_exceed_the_maximum_by_what_is_allowed(make_config, make_forecasts, now):
+    """10 are needed: with 7 and 2 more allowed 9 are published and 1 is short; with 3 more all are."""
+    forecasts = make_forecasts({"chat": [100.0] * 14})
+    for exceed_by, floor, short in ((0, 7, 3), (2, 9, 1), (3, 10, 0)):
+        floors, reasons = _one(make_config(bounds={"min": 1, "max": 7, "exceed_by": exceed_by}), forecasts, now)
+        assert floors["main"] == [floor] * 12
+        assert reasons["main"].shortfall_replicas == short
+
+
+def test_a_published_floor_is_kept_where_the_forecast_fell_a_little(make_config, make_forecasts, make_schedule, now):
+    """40 published; 5 % of it are 2: 38 leaves it, 37 does not."""
+    shape = {"step_down": 100, "every": "5m", "dwell": "0s", "hysteresis": 0.05}
+    published = make_schedule([40] * 13, start=now - STEP)
+    forecasts = make_forecasts({"chat": [380.0] * 6 + [370.0] * 8})
+    floors, reasons = _one(make_config(shape=shape), forecasts, now, published)
+    assert floors["main"] == [40] * 6 + [37] * 6
+    assert [(move.rule, move.before, move.after) for move in reasons["main"].adjustments] == [("hysteresis", 38, 40)]
