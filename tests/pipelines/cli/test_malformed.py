@@ -141,6 +141,42 @@ CASES = [
         2,
         ("prefill_tokens_per_s", "-5", "use a larger number"),
     ),
+    Case(
+        "zero_without_saying_when",
+        swap("bounds: {min: 1, max: 60}\n    fallback_replicas: 30", "bounds: {min: 0, max: 60}"),
+        2,
+        ("chat-70b.bounds.min: min 0 lets the pool scale to zero", "use min: 1, or say when with `scale_to_zero:"),
+    ),
+    Case(
+        "never_zero",
+        swap("    fallback_replicas: 30", "    scale_to_zero: {wake_up: 3m, below_tokens_per_s: 50}"),
+        2,
+        ("chat-70b.scale_to_zero: bounds.min keeps replicas", "set bounds.min to 0, or delete `scale_to_zero`"),
+    ),
+    Case(
+        "bounds_not_whole_nodes",
+        swap("    fallback_replicas: 30", "    shape: {multiple_of: 4}"),
+        2,
+        ("chat-70b.bounds.min: min 1 is not a multiple of 4", "use 0 or 4"),
+    ),
+    Case(
+        "step_down_of_half_a_replica",
+        swap("    fallback_replicas: 30", "    shape: {step_down: 1.5}"),
+        2,
+        ("shape.step_down", "1.5 is neither whole replicas nor a share under 100 %", "3 or 10%"),
+    ),
+    Case(
+        "takes_over_from_itself",
+        swap("    fallback_replicas: 30", "    margin: {takes_over: {chat-70b: 50%}}"),
+        2,
+        ("chat-70b.margin.takes_over: pool chat-70b takes over from chat-70b, itself", "another region"),
+    ),
+    Case(
+        "takes_over_from_nobody",
+        swap("    fallback_replicas: 30", "    margin: {takes_over: {code-9b: 50%}}"),
+        2,
+        ("takes over from code-9b, which is not under `pools`", "did you mean code-8b?"),
+    ),
     Case("unknown_pool", swap("pools: [code-8b]", "pools: [code-9b]"), 2, ("code-9b", "did you mean code-8b?")),
     Case("pool_without_class", swap("pools: [code-8b]", "pools: [chat-70b]"), 2, ("pool code-8b serves no class",)),
     Case(
