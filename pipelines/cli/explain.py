@@ -96,7 +96,7 @@ def register(app: typer.Typer) -> None:
             )
             say(f"  changed     data since that forecast: {'; '.join(spans)}")
         if since:
-            moves = (f"{key} {was} -> {now_is}" for key, (was, now_is) in since.items())
+            moves = (f"{key} {_shown(was)} -> {_shown(now_is)}" for key, (was, now_is) in since.items())
             say(f"  changed     settings since it was published: {'; '.join(moves)}")
         if carried:
             required = f"{carried.reason.required_replicas:.2f} replicas"
@@ -130,6 +130,10 @@ def settings_of(
     was, now_is = (dict(_flat(each.model_dump(mode="json"))) for each in (published, configured.settings))
     keys = [key for key in {**was, **now_is} if was.get(key) != now_is.get(key)]
     return published, {key: (was.get(key), now_is.get(key)) for key in keys}
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _flat(section: dict[str, Any], path: str = "") -> Iterator[tuple[str, object]]:

@@ -215,3 +215,26 @@ def test_a_changed_capacity_is_noticed(planned):
     faster = pool.capacity.model_copy(update={"decode_tokens_per_s": 5200.0})
     with pytest.raises(FloorcastError, match=r"required replicas: the reason says 6\.10"):
         recompute(windows[0].reason, pool.model_copy(update={"capacity": faster}))
+
+
+def test_every_buffer_and_rule_is_shown_in_the_order_it_applied(planned, make_schedule, now):
+    """11,900 / 1,950 = 6.10, and 10 % 6.71: 7. Of 3 zones one may go: 10.5, so 11; 10 % away: 12.2, so 13; one warm 14,
+    in nodes of 4 16. 12 are allowed and 4 more."""
+    margin = POOL["margin"] | {"zones": 3, "rollout_unavailable": 0.1}
+    bounds = {"min": 4, "max": 12, "exceed_by": 4}
+    shape = {"step_down": 0.1, "every": "10m", "dwell": "0s", "hysteresis": 0.5, "multiple_of": 4}
+    pool, windows = planned(
+        margin=margin, bounds=bounds, shape=shape, published=make_schedule([16] * 13, start=now - STEP)
+    )
+    assert [recompute(window.reason, pool) for window in windows] == [window.min_replicas for window in windows]
+    first, later = (explain(windows[place], pool_name="main", pool=pool) for place in (0, 4))
+    assert (
+        "  margins     minimum 10 %: 6.71 -> 7 replicas;  zone loss, 1 of 3: 7 x 3 / 2 -> 11;  "
+        "rollout 10 %: 11 / 0.9 -> 13;  warm 1: 14\n"
+    ) in first
+    assert "  multiples   14 becomes 16, in multiples of 4\n" in first
+    assert "  bounds      4 to 12, exceeded by 4 of the 4 allowed\n" in first
+    # 2,000 / 1,950 = 1.03, and so 2, 3, 4, 5 and 8, which is half of the 16 published.
+    assert "  multiples   5 becomes 8, in multiples of 4\n" in later
+    near = "lower by no more than 50 %"
+    assert f"  hysteresis  8 becomes 16, as published before for this time: {near}\n" in later
