@@ -1,0 +1,1 @@
+"""What floors and lookahead save beside the overlay alone, on production traffic."""
