@@ -1,4 +1,4 @@
-"""GPU-hours at equal service: the overlay alone, floorcast's lookahead behind its gate, others' floors, the clairvoyant."""
+"""GPU-hours at equal service: the overlay alone, floorcast behind its gate, others' floors, the clairvoyant."""
 
 from __future__ import annotations
 

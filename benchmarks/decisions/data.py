@@ -10,7 +10,6 @@ import polars as pl
 
 from benchmarks.forecast.data import STEP, Pair, demand_of, group_clients
 from floorcast.pool import Bounds, Capacity, Gpu, Pool, Startup
-from floorcast.units import Duration  # noqa: F401
 
 Floats = npt.NDArray[np.float64]
 
@@ -57,7 +56,7 @@ def read_minutes(pair: Pair, *, seed: int) -> list[Minutes]:
             for name in ("tokens_in", "tokens_out")
         ]
         found[client] = (rate, cv, lengths[0], lengths[1])
-    silent = sum(rate for rate, *_ in found.values()) == 0
+    silent = np.sum([rate for rate, *_ in found.values()], axis=0) == 0
     rng = np.random.default_rng(seed)
     drawn = {client: _draw(*values, silent=silent, rng=rng) for client, values in found.items()}
     groups = group_clients(demand) | {"all": tuple(clients)}

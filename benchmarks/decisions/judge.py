@@ -139,7 +139,7 @@ def _row(task: Task, costs: dict[str, float | None], tuned: dict[str, dict[str, 
         "feasible": feasible,
         "clairvoyant_gpu_hours": perfect,
         **{
-            name: costs[name] / perfect if costs.get(name) is not None and perfect else None
+            name: cost / perfect if (cost := costs[name]) is not None and perfect else None
             for name in (OVERLAY, FLOORCAST, *OTHERS)
         },
         "gap_closed": None,

@@ -63,7 +63,7 @@ class Lane(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """One class at one pool. Arrays are [minutes] of the whole recording; `live` is what rates say at each beginning."""
+    """One class at one pool. Arrays are [minutes] of the whole recording; `live` is what rates say then."""
 
     minutes: Minutes
     pool: Pool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -31,20 +33,36 @@ def growth(
     lookahead: Lookahead,
     live: npt.ArrayLike | None = None,
 ) -> Floats:
-    """What the live load is to be multiplied by, at the beginning of each step `at`, to be ready for what comes.
+    """What the live load is to be multiplied by, at the beginning of each step `at`, to be ready for what comes:
+    `growths` at the quantile of `lookahead`, [positions]."""
+    levels = (lookahead.quantile,)
+    made = growths(load, at=at, step_s=step_s, ahead_s=ahead_s, lookahead=lookahead, levels=levels, live=live)
+    factors: Floats = made[0]
+    return factors
+
+
+def growths(
+    load: npt.ArrayLike,
+    *,
+    at: npt.ArrayLike,
+    step_s: float,
+    ahead_s: float,
+    lookahead: Lookahead,
+    levels: Sequence[float],
+    live: npt.ArrayLike | None = None,
+) -> Floats:
+    """The growth at some quantiles, in rising order, [levels, positions].
 
     `load` [steps] is what each step took, in replicas or any other unit, `live` [steps] what rates said at its
     beginning, the load of the step before unless given; NaN where not known. The growth of a moment is (load + c) /
     (live + c), from what was live then to the greater of the two steps that begin `ahead_s` later, when a replica
     asked for then serves; c is a tenth of the mean load, so that growth out of next to nothing is a sum and not a
-    factor. Of past moments, weighted by how like this one they were, a quantile is taken: by their load (Gaussian on a
+    factor. Of past moments, weighted by how like this one they were, quantiles are taken: by their load (Gaussian on a
     log scale, of width `near`), by their time of day (Gaussian of width `around`; the very minute counts
     `same_minute` times more, for what starts by the clock), and by their age (`fade`).
 
-    Result [positions]; NaN where too little of the past is like it, and in the first day.
-
-    Nothing after the beginning of a step is looked at. Days are 24 hours, so that for some days after a clock change
-    the time of day is an hour off.
+    NaN where too little of the past is like it, and in the first day. Nothing after the beginning of a step is looked
+    at. Days are 24 hours, so that for some days after a clock change the time of day is an hour off.
     """
     loads = np.asarray(load, dtype=np.float64)
     seen = np.concatenate([[np.nan], loads[:-1]]) if live is None else np.asarray(live, dtype=np.float64)
@@ -54,23 +72,23 @@ def growth(
     later = np.full(steps, np.nan)
     if steps > ahead + 1:
         later[: steps - ahead - 1] = np.maximum(loads[ahead:-1], loads[ahead + 1 :])
-    factors = np.full(len(positions), np.nan)
+    factors = np.full((len(levels), len(positions)), np.nan)
     for begin in np.unique(positions // day).tolist():
         # The offset follows the load from day to day.
         base = _OFFSET * np.nanmean(loads[: begin * day]) if begin else np.nan
         if not base > 0:
             continue
-        level = np.log(seen + base)
-        growths = np.log(later + base) - level
-        bins, known = _bins(growths), ~np.isnan(growths)
+        logs = np.log(seen + base)
+        grown = np.log(later + base) - logs
+        bins, known = _bins(grown), ~np.isnan(grown)
         for place in np.flatnonzero(positions // day == begin).tolist():
             position = int(positions[place])
             past = slice(0, position - ahead - 1)
-            like = np.exp(-0.5 * ((level[past] - level[position]) / lookahead.near) ** 2) + _ANY_LOAD
+            like = np.exp(-0.5 * ((logs[past] - logs[position]) / lookahead.near) ** 2) + _ANY_LOAD
             weight = np.where(known[past], by_lag[position : ahead + 1 : -1] * like, 0.0)
-            grown_by = np.exp(_quantile(bins[past], weight, lookahead.quantile))
+            grown_by = np.exp(_quantiles(bins[past], weight, levels))
             ready_for = np.maximum((seen[position] + base) * grown_by - base, 0.0)
-            factors[place] = ready_for / max(seen[position], _LEAST_LOAD * base)
+            factors[:, place] = ready_for / max(seen[position], _LEAST_LOAD * base)
     return factors
 
 
@@ -89,10 +107,11 @@ def _bins(growths: Floats) -> Ints:
     return np.clip(places, 0, _BINS - 1).astype(np.int64)
 
 
-def _quantile(bins: Ints, weight: Floats, level: float) -> float:
-    """The middle of the bin in which the weights reach a share `level`; NaN where there is too little of them."""
+def _quantiles(bins: Ints, weight: Floats, levels: Sequence[float]) -> Floats:
+    """The middles of the bins in which the weights reach a share of each level; NaN where there is too little."""
     reached = np.cumsum(np.bincount(bins, weights=weight, minlength=_BINS))
     if not reached[-1] >= _LEAST:
-        return np.nan
-    place = np.searchsorted(reached, level * reached[-1])
-    return float((place + 0.5) * (2 * _RANGE / _BINS) - _RANGE)
+        return np.full(len(levels), np.nan)
+    places = np.searchsorted(reached, np.asarray(levels) * reached[-1])
+    middles: Floats = (places + 0.5) * (2 * _RANGE / _BINS) - _RANGE
+    return middles
