@@ -18,7 +18,7 @@ MOST_REPLICAS = 1_000_000
 
 
 class Gpu(Section):
-    """The hardware of one replica. Shown on the pages; no floor depends on it."""
+    """The hardware of one replica: what it costs, and which quota it counts in."""
 
     type: str = Field(min_length=1, description="its name, as in H100")
     per_replica: int = Field(default=1, ge=1, description="GPUs that one replica takes")
@@ -216,7 +216,10 @@ class Slo(Section):
         "deadline",
     )
     on_time: Fraction = Field(
-        default=0.99, gt=0, le=1, description="share of tokens that must not be late; nothing depends on it yet"
+        default=0.99,
+        gt=0,
+        le=1,
+        description="share of tokens that must not be late, in replays and load tests; no floor depends on it yet",
     )
 
 
@@ -325,7 +328,7 @@ class Pool(PoolSettings):
     """Identical replicas that scale as one."""
 
     model: str | None = Field(default=None, description="the model served; for the reader, nothing depends on it")
-    region: str | None = Field(default=None, description="shown on the pages")
+    region: str | None = Field(default=None, description="where it runs, as in the `region` of quotas")
     max_context_tokens: int | None = Field(
         default=None, ge=1, description="tokens of the longest request that it can hold; any unless given"
     )
