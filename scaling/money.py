@@ -34,7 +34,14 @@ def costs(config: Config, *, floors: pl.DataFrame, forecasts: pl.DataFrame) -> p
         parts = class_parts(rates, np.array([reason.binding]), pool.capacity)[:, 0].tolist()
         for (name, one), part in zip(reason.classes.items(), parts, strict=True):
             rows.append((row["pool"], name, row["window_start"], gpu_hours * part, hours, one.share))
-    columns = ["pool", "workload_class", "step_start", "gpu_hours", "hours", "share"]
+    columns = {
+        "pool": pl.String,
+        "workload_class": pl.String,
+        "step_start": floors.schema["window_start"],
+        "gpu_hours": pl.Float64,
+        "hours": pl.Float64,
+        "share": pl.Float64,
+    }
     steps = pl.DataFrame(rows, schema=columns, orient="row")
     prices = {name: pool.gpu.price for name, pool in config.pools.items()}
     known = (
@@ -48,8 +55,7 @@ def costs(config: Config, *, floors: pl.DataFrame, forecasts: pl.DataFrame) -> p
     # A step without a forecast leaves the day's tokens unknown: cost per token would be of another time.
     tokens = pl.col("tokens_per_s") * pl.col("hours") * 3600 * pl.col("share")
     made = (
-        steps.cast({"step_start": floors["window_start"].dtype})
-        .join(known, on=["workload_class", "step_start"], how="left")
+        steps.join(known, on=["workload_class", "step_start"], how="left")
         .group_by("pool", "workload_class", day=day)
         .agg(
             pl.col("gpu_hours").sum(),

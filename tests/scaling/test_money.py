@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floorcast.columns import COSTS, DEMAND, FLOORS, empty
+from floorcast.columns import COSTS, DEMAND, FLOORS, FORECASTS, empty
 from floorcast.config import Config
 from scaling.floors import plan
 from scaling.money import Split, costs, splits
@@ -74,6 +74,12 @@ def test_an_unknown_price_is_no_cost_and_an_unknown_forecast_no_tokens(make_fore
     made = plan(config, now=now, forecasts=forecasts, history=empty(DEMAND), published=None)
     assert costs(config, floors=made.floors, forecasts=forecasts)["usd"].to_list() == [None]
     assert costs(config, floors=made.floors, forecasts=forecasts.head(3))["tokens"].to_list() == [None]
+
+
+def test_without_floors_nothing_costs(make_forecasts: Any) -> None:
+    for forecasts in (empty(FORECASTS), make_forecasts({"chat": [60.0] * 14})):
+        found = costs(fleet(), floors=empty(FLOORS), forecasts=forecasts)
+        assert (found.is_empty(), dict(found.schema)) == (True, dict(COSTS))
 
 
 def test_reserved_is_bought_where_it_is_used_often_enough(now: Any) -> None:

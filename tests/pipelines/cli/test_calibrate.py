@@ -21,9 +21,15 @@ pools:
     capacity: {prefill_tokens_per_s: 5000, decode_tokens_per_s: 2500}
     startup: {p90: 4m}
     bounds: {min: 1, max: 40}
+  writer:
+    role: decode
+    gpu: {type: H100}
+    capacity: {decode_tokens_per_s: 2500}
+    startup: {p90: 4m}
+    bounds: {min: 1, max: 40}
 classes:
   chat: {pools: [chat-70b]}
-  reading: {pools: [reader]}
+  reading: {pools: [reader, writer]}
 """
 
 

@@ -68,6 +68,11 @@ def only_source(text):
     return change
 
 
+def prefill_beside_unified(folder):
+    swap("  code-8b:", "  code-8b:\n    role: prefill")(folder)
+    swap("pools: [code-8b]", "pools: [code-8b, chat-70b]")(folder)
+
+
 def config_as_folder(folder):
     (folder / "floorcast.yaml").unlink()
     (folder / "floorcast.yaml").mkdir()
@@ -231,10 +236,16 @@ CASES = [
         ("names prefill pool chat-70b and no decode pool", "classes.chat.pools", "name a pool of `role: decode`"),
     ),
     Case(
-        "two_pools_of_one_role",
+        "prefill_beside_unified",
+        prefill_beside_unified,
+        2,
+        ("classes.code.pools", "names prefill pool code-8b and unified pool chat-70b", "drop it, or the others"),
+    ),
+    Case(
+        "several_pools_without_price",
         swap("pools: [code-8b]", "pools: [code-8b, chat-70b]"),
         2,
-        ("names unified pool code-8b and unified pool chat-70b", "name one"),
+        ("classes.code.pools", "the price of code-8b is not known", "give their `gpu.usd_per_gpu_hour`"),
     ),
     Case("relative_times_without_start", only_source(MOONCAKE), 2, ("sources.0", "needs `start`", "start: 2026")),
     Case(

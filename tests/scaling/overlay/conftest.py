@@ -23,6 +23,7 @@ def _pool(*, bounds: tuple[int, int] = (1, 100), role: str = "unified", **overla
             "capacity": {"prefill_tokens_per_s": 1000, "decode_tokens_per_s": 100, "target_utilization": 0.7},
             "startup": {"p90": "4m"},
             "bounds": {"min": bounds[0], "max": bounds[1]},
+            "scale_to_zero": None if bounds[0] else {"wake_up": "4m", "below_tokens_per_s": 1},
             "overlay": overlay,
         }
     )
