@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
-from floorcast.columns import COSTS, MEDIAN, conform
+from floorcast.columns import COSTS, MEDIAN, Schema, conform
 from floorcast.config import Config
 from floorcast.pool import Gpu
 from floorcast.types import Reason
@@ -34,13 +34,13 @@ def costs(config: Config, *, floors: pl.DataFrame, forecasts: pl.DataFrame) -> p
         parts = class_parts(rates, np.array([reason.binding]), pool.capacity)[:, 0].tolist()
         for (name, one), part in zip(reason.classes.items(), parts, strict=True):
             rows.append((row["pool"], name, row["window_start"], gpu_hours * part, hours, one.share))
-    columns = {
-        "pool": pl.String,
-        "workload_class": pl.String,
+    columns: Schema = {
+        "pool": pl.String(),
+        "workload_class": pl.String(),
         "step_start": floors.schema["window_start"],
-        "gpu_hours": pl.Float64,
-        "hours": pl.Float64,
-        "share": pl.Float64,
+        "gpu_hours": pl.Float64(),
+        "hours": pl.Float64(),
+        "share": pl.Float64(),
     }
     steps = pl.DataFrame(rows, schema=columns, orient="row")
     prices = {name: pool.gpu.price for name, pool in config.pools.items()}
