@@ -64,6 +64,16 @@ STARTUPS: Schema = {
 """Key: pool, pod, created_at. Starts of pods: asked for at created_at, first ready at ready_at (null: not yet),
 last seen at seen_at. restarts are those of its containers."""
 
+POOL_LOAD: Schema = {
+    "pool": pl.String(),
+    "step_start": TIME,
+    "ready_min": pl.Int64(),
+    "ready_max": pl.Int64(),
+    "waiting_requests": pl.Float64(),
+}
+"""Key: pool, step_start. The fewest and the most replicas that were ready within the step, and the mean number of
+requests that waited. A step of which one is not known has no row."""
+
 CACHED_TOKENS: Schema = {
     "workload_class": pl.String(),
     "step_start": TIME,
@@ -176,10 +186,12 @@ FINDINGS: Schema = {
     "severity": pl.String(),
     "masked": pl.Boolean(),
     "evidence": pl.String(),
+    "pool": pl.String(),
 }
-"""Key: kind, workload_class, metric, start. What is suspicious about stored demand from `start` to before `end`.
-workload_class and metric are empty where all are meant. severity is `info` or `warning`; masked steps are missing to
-the forecaster. evidence is a JSON object of figures and words for a person."""
+"""Key: kind, workload_class, metric, start, pool. What is suspicious, from `start` to before `end`, about stored
+demand, or about the capacity of a `pool`, which is empty elsewhere. workload_class and metric are empty where all are
+meant. severity is `info` or `warning`; masked steps are missing to the forecaster. evidence is a JSON object of figures
+and words for a person."""
 
 REOPENED: Schema = {
     "workload_class": pl.String(),

@@ -18,10 +18,10 @@ from floorcast.pool import Pool
 from floorcast.quota import Quota, check_quotas
 from floorcast.references import (
     check_events,
+    check_measures,
     check_references,
     check_roles,
     check_siblings,
-    check_startups,
     check_take_overs,
 )
 from floorcast.section import Name, Section
@@ -112,7 +112,7 @@ class Config(Section):
     def _whole(self) -> Self:
         for check in (
             check_references,
-            check_startups,
+            check_measures,
             check_roles,
             check_take_overs,
             _check_grid,

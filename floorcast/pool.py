@@ -41,6 +41,22 @@ class Gpu(Section):
         return usd or None
 
 
+class CapacityMeasure(Section):
+    """Where a pool's ready replicas and waiting requests are observed: the engines' series in a Prometheus source."""
+
+    source: str = Field(description="the name of the Prometheus source that holds them")
+    match: dict[str, str] = Field(
+        default_factory=dict, description="labels of the engines' series; those of the pool's classes unless given"
+    )
+    ready_replicas: str | None = Field(
+        default=None, description="PromQL of the ready replicas; the pods, else instances, with series unless given"
+    )
+    waiting_requests: str | None = Field(
+        default=None, description="PromQL of the requests that wait; the sum of the preset's gauge unless given"
+    )
+    window: Duration = Field(default=timedelta(days=14), description="how far back they count")
+
+
 class Capacity(Section):
     """What one replica sustains within its SLO."""
 
@@ -55,6 +71,9 @@ class Capacity(Section):
         default="max",
         description="unified pools: `max(R_in / (C_in U), R_out / (C_out U))`, or `(R_in / C_in + R_out / C_out) / U` "
         "where prefill and decode share the GPU",
+    )
+    measure: CapacityMeasure | None = Field(
+        default=None, description="compare it with what replicas really sustain before requests wait"
     )
 
 

@@ -11,6 +11,7 @@ from floorcast.source import PrometheusSource
 
 if TYPE_CHECKING:
     from floorcast.config import Config
+    from floorcast.pool import CapacityMeasure
 
 
 def check_references(config: Config) -> None:
@@ -120,20 +121,53 @@ def check_take_overs(config: Config) -> None:
                 )
 
 
-def check_startups(config: Config) -> None:
-    """Pools measure their starts at Prometheus sources that exist."""
+def check_measures(config: Config) -> None:
+    """Pools measure their starts and their load at Prometheus sources that exist, and their load against demand that is
+    theirs alone."""
     live = [source.name for source in config.sources if isinstance(source, PrometheusSource)]
     for name, pool in config.pools.items():
-        measure = pool.startup.measure
-        if measure is not None and measure.source not in live:
+        measures = {"starts": ("startup", pool.startup.measure), "capacity": ("capacity", pool.capacity.measure)}
+        for what, (section, measure) in measures.items():
+            if measure is not None and measure.source not in live:
+                raise PydanticCustomError(
+                    "unknown_measure_source",
+                    "pool {pool} measures its {what} at {source}, which is not a Prometheus source",
+                    {
+                        "pool": name,
+                        "what": what,
+                        "source": measure.source,
+                        "at": ("pools", name, section, "measure", "source"),
+                        "hint": f"use one of {live}" if live else "add a source of kind prometheus",
+                    },
+                )
+        if pool.capacity.measure is not None:
+            _check_load(config, name, pool.capacity.measure)
+
+
+def _check_load(config: Config, pool: str, measure: CapacityMeasure) -> None:
+    at = ("pools", pool, "capacity", "measure")
+    unlabelled = [name for name in config.classes_of(pool) if not config.classes[name].match]
+    asked = measure.match or (measure.ready_replicas and measure.waiting_requests)
+    if unlabelled and not asked:
+        raise PydanticCustomError(
+            "engines_not_matched",
+            "pool {pool} measures its capacity, and nothing says which series are its engines': class {name} has no "
+            "`match`",
+            {"pool": pool, "name": unlabelled[0], "at": at, "hint": "give the labels under `measure.match`"},
+        )
+    for name in config.classes_of(pool):
+        unified = [other for other in config.classes[name].pools if config.pools[other].role == "unified"]
+        if len(unified) > 1:
             raise PydanticCustomError(
-                "unknown_startup_source",
-                "pool {pool} measures its starts at {source}, which is not a Prometheus source",
+                "demand_not_told_apart",
+                "pool {pool} measures its capacity, but class {name} is served by {others} too, and its demand "
+                "does not say how much came to each",
                 {
-                    "pool": name,
-                    "source": measure.source,
-                    "at": ("pools", name, "startup", "measure", "source"),
-                    "hint": f"use one of {live}" if live else "add a source of kind prometheus",
+                    "pool": pool,
+                    "name": name,
+                    "others": " and ".join(other for other in unified if other != pool),
+                    "at": at,
+                    "hint": "delete `measure`, and calibrate by a load test",
                 },
             )
 

@@ -10,7 +10,7 @@ from floorcast.columns import FINDINGS
 from store.connection import Store, query
 from store.tables import Rule, Table, read_rows, replace_rows
 
-_KEY = ("kind", "workload_class", "metric", "start")
+_KEY = ("kind", "workload_class", "metric", "start", "pool")
 _TABLE = Table(
     "findings",
     FINDINGS,

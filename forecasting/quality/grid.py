@@ -119,6 +119,7 @@ def frame(found: Sequence[Finding], grid: Grid) -> pl.DataFrame:
             one.severity,
             one.masked,
             as_json(one.evidence),
+            "",
         )
         for one in found
     ]

@@ -97,7 +97,7 @@ def clock_skew(ahead: Mapping[str, tuple[int, datetime | None]], *, present: dat
         evidence[f"{source}_rows"] = rows
         evidence[f"{source}_ahead_h"] = "over 700" if latest is None else (latest - present) / timedelta(hours=1)
     ends = [present, *(latest for _, latest in ahead.values() if latest is not None)]
-    row = ("clock_skew", "", "", start, max(ends), "warning", False, as_json(evidence))
+    row = ("clock_skew", "", "", start, max(ends), "warning", False, as_json(evidence), "")
     return pl.DataFrame([row], schema=dict(FINDINGS), orient="row")
 
 

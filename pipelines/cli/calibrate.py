@@ -13,11 +13,12 @@ import typer
 from floorcast.errors import ConfigError, NotFoundError
 from floorcast.pool import Pool
 from floorcast.units import parse_duration
-from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, project_of
+from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
 from pipelines.cli.output import say, say_json, say_table
 
 if TYPE_CHECKING:
     from pipelines.calibration.files import Results
+    from scaling.calibration.fit import Fitted
     from scaling.calibration.loadtest import Calibration
     from scaling.calibration.sweep import Latency, Targets
 
@@ -42,9 +43,15 @@ def register(app: typer.Typer) -> None:
 
 def calibrate(
     results: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(help="Results of a load test: files, or folders of them.", show_default=False),
-    ],
+    ] = None,
+    from_history: Annotated[
+        str | None,
+        typer.Option(
+            "--from-history", metavar="POOL", help="In place of a load test: what this pool did in production."
+        ),
+    ] = None,
     pool: Annotated[
         str | None,
         typer.Option("--pool", help="The pool measured: its `slo` gives the targets that no option does, its role."),
@@ -63,18 +70,35 @@ def calibrate(
     ] = None,
     figure: Annotated[Path | None, typer.Option("--figure", help="Write the figures to this HTML file.")] = None,
     config: ConfigOption = DEFAULT_CONFIG,
+    data: DataOption = None,
+    now: NowOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What one replica sustains within its latency targets, from a load test.
+    """What one replica sustains within its latency targets, from a load test, or from production.
 
     Reads a sweep of rates or concurrencies by vllm bench serve, guidellm, AIPerf or inference-perf. The capacity is the
     highest load at which the targets are met, between the last run that meets them and the first that does not.
+
+    With --from-history it is what a replica of the pool served when requests began to wait, as far as the pool's
+    `capacity.measure` has been ingested.
 
     \b
     Example:
       floorcast calibrate sweep/ --ttft 2s --itl 60ms --percentile 95 --figure calibration.html
       floorcast calibrate chat.json documents.json --pool chat-70b
+      floorcast calibrate --from-history chat-70b
     """
+    if from_history is not None:
+        test = {"RESULTS": results, "--pool": pool, "--ttft": ttft, "--itl": itl, "--e2e": e2e, "--figure": figure}
+        refused = [name for name, value in (test | {"--percentile": percentile}).items() if value]
+        if refused or replicas != 1:
+            raise typer.BadParameter(f"{', '.join(refused) or '--replicas'} is of load tests, not of --from-history")
+        from pipelines.cli.calibrate_history import from_production
+
+        from_production(project_of(config, data), from_history, now_or(now), combine=combine, as_json=as_json)
+        return
+    if not results:
+        raise typer.BadParameter("name the results of a load test, or a pool with --from-history")
     from pipelines.calibration import read_results
     from scaling.calibration.loadtest import calibrate as judge_runs
 
@@ -82,7 +106,7 @@ def calibrate(
     targets = _targets(spec, {"ttft": ttft, "itl": itl, "e2e": e2e}, percentile)
     found = read_results(results)
     done = judge_runs(found.points, targets, role=spec.role if spec else "unified", replicas=replicas, combine=combine)
-    snippet = snippet_of(done, pool)
+    snippet = snippet_of(done.fitted, pool)
     if figure is not None:
         _write_figure(figure, done, targets, snippet, replicas)
     if as_json:
@@ -125,20 +149,23 @@ def _targets(spec: Pool | None, given: Mapping[Latency, timedelta | None], perce
 
 def headline(done: Calibration, targets: Targets) -> str:
     """As `one replica sustains 4,810 tokens in and 2,600 tokens out per s (sum), with p99 ttft within 2s`."""
-    fitted, words = done.fitted, []
+    limits = ", ".join(f"{kind} within {_duration(limit)}" for kind, limit in targets.seconds.items())
+    return f"{sustained(done.fitted, at_least=done.at_least)}, with p{targets.percentile:g} {limits}"
+
+
+def sustained(fitted: Fitted, *, at_least: bool) -> str:
+    words = []
     if fitted.prefill_tokens_per_s is not None:
         words.append(f"{rounded_down(fitted.prefill_tokens_per_s):,} tokens in")
     if fitted.decode_tokens_per_s is not None:
         words.append(f"{rounded_down(fitted.decode_tokens_per_s):,} tokens out")
-    least = "at least " if done.at_least else ""
+    least = "at least " if at_least else ""
     how = f" ({fitted.combine})" if len(words) == 2 else ""
-    limits = ", ".join(f"{kind} within {_duration(limit)}" for kind, limit in targets.seconds.items())
-    return f"one replica sustains {least}{' and '.join(words)} per s{how}, with p{targets.percentile:g} {limits}"
+    return f"one replica sustains {least}{' and '.join(words)} per s{how}"
 
 
-def snippet_of(done: Calibration, pool: str | None) -> str:
+def snippet_of(fitted: Fitted, pool: str | None) -> str:
     """The keys to paste."""
-    fitted = done.fitted
     lines = ["pools:", f"  {pool or 'POOL'}:", "    capacity:"]
     if fitted.prefill_tokens_per_s is not None:
         lines.append(f"      prefill_tokens_per_s: {rounded_down(fitted.prefill_tokens_per_s)}")

@@ -25,6 +25,7 @@ NEEDS = (
 
 def examine(project: Project, now: datetime) -> dict[str, Any]:
     """What each source holds. Raises what reading it for `ingest` raises."""
+    from pipelines.stages.load import stored_contradictions
     from pipelines.stages.startups import said_startups, with_measured_startups
 
     project = with_measured_startups(project, project.as_of(now))
@@ -35,6 +36,7 @@ def examine(project: Project, now: datetime) -> dict[str, Any]:
         "mode": project.config.mode,
         "pools": {name: format_duration(project.config.lead(name)) for name in project.config.pools},
         "startups": said_startups(project),
+        "capacity_contradicted": stored_contradictions(project, now),
         "calendars": {
             name: [entry.said(project.config.zone) for entry in pool.calendar]
             for name, pool in project.config.pools.items()
@@ -155,6 +157,8 @@ def say_examined(found: dict[str, Any], project: Project) -> None:
         say(f"  pool {pool}: lead time {lead}, serves {', '.join(project.config.classes_of(pool))}")
         if pool in found["startups"]:
             say(f"    startup: {found['startups'][pool]}")
+        for entry in found["capacity_contradicted"].get(pool, ()):
+            _say_folded(f"  capacity contradicted: {entry['says']}; {entry['remedy']}")
         for entry in found["calendars"].get(pool, ()):
             say(f"    {entry}")
     for source in found["sources"]:

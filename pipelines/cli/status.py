@@ -234,6 +234,12 @@ def _say_drift(found: dict[str, Any]) -> None:
 
 
 def _say_findings(found: dict[str, Any]) -> None:
+    of_pools = [row for row in found["findings"] if row["pool"]]
+    for row in of_pools:
+        say(f"\ncapacity of {row['pool']} contradicted: {row['evidence']['says']}")
+        say(f"  {row['evidence']['remedy']}")
+    if len(of_pools) == len(found["findings"]):
+        return
     say("\nfindings about the demand of the last 7 days:")
     say_table(
         ("kind", "class", "metric", "from", "to", "masked", "evidence"),
@@ -248,6 +254,7 @@ def _say_findings(found: dict[str, Any]) -> None:
                 ", ".join(f"{name} {value}" for name, value in row["evidence"].items()),
             )
             for row in found["findings"]
+            if not row["pool"]
         ),
     )
 

@@ -24,7 +24,8 @@ from store.settings import claim_step
 HISTORY = timedelta(days=42)
 """How far back models and fallbacks look: six weeks."""
 
-OF_SOURCES = ("clock_skew", "history_lost")
+CONTRADICTED = "capacity_contradicted"
+OF_SOURCES = ("clock_skew", "history_lost", CONTRADICTED)
 """Kinds of findings that reading a source gives."""
 
 

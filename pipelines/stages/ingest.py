@@ -13,6 +13,7 @@ from floorcast.units import ceil_to_step, floor_to_step, format_time
 from forecasting.quality import clock_skew
 from pipelines.project import Project
 from pipelines.stages.common import HISTORY, StageResult, count, judge_demand
+from pipelines.stages.load import capacity_contradicted, read_loads
 from pipelines.stages.losses import history_lost
 from pipelines.stages.reading import Interval, Reading, SourceResult, is_present
 from pipelines.stages.startups import read_startups
@@ -22,13 +23,16 @@ from store.forecasts import forecasts_on_changed_data
 
 class IngestResult(StageResult):
     """`outdated_forecasts` counts the series whose newest forecast was made before its data changed. `starts` counts by
-    pool those of its pods that were read, `starts_failed` says why none could be."""
+    pool those of its pods that were read, `starts_failed` says why none could be; `loads` and
+    `loads_failed` are the same of steps with its ready replicas and waiting requests."""
 
     interval: Interval | None = None
     sources: tuple[SourceResult, ...]
     findings: int
     starts: dict[str, int] = Field(default_factory=dict)
     starts_failed: dict[str, str] = Field(default_factory=dict)
+    loads: dict[str, int] = Field(default_factory=dict)
+    loads_failed: dict[str, str] = Field(default_factory=dict)
     outdated_forecasts: int = 0
 
     @property
@@ -54,6 +58,7 @@ class IngestResult(StageResult):
             + (f", nothing of {', '.join(silent)}" if silent else "")
             + (f", {count(self.findings, 'finding')}" if self.findings else "")
             + "".join(f", starts of {pool} not read: {why}" for pool, why in self.starts_failed.items())
+            + "".join(f", load of {pool} not read: {why}" for pool, why in self.loads_failed.items())
         )
 
 
@@ -96,13 +101,15 @@ def ingest(
             failures.append(error)
     as_of = project.as_of(now)
     findings = outdated = 0
-    starts, starts_failed = read_startups(project, now) if only is None and interval is None else ({}, {})
+    whole = only is None and interval is None
+    starts, starts_failed = read_startups(project, now) if whole else ({}, {})
+    loads, loads_failed = read_loads(project, now) if whole else ({}, {})
     if results:
-        whole = only is None and interval is None
         of_sources = None
         if whole:
             skew = clock_skew(reading.ahead, present=now, step=config.step)
-            of_sources = pl.concat([skew, history_lost(reading.lost, step=config.step)])
+            lost = history_lost(reading.lost, step=config.step)
+            of_sources = pl.concat([skew, lost, capacity_contradicted(project, as_of)])
         findings = judge_demand(project, as_of=as_of, of_sources=of_sources)
         with open_store(project.store_path) as store:
             outdated = forecasts_on_changed_data(store, at=as_of, look_back=HISTORY).height
@@ -116,6 +123,8 @@ def ingest(
         findings=findings,
         starts=starts,
         starts_failed=starts_failed,
+        loads=loads,
+        loads_failed=loads_failed,
         outdated_forecasts=outdated,
     )
 

@@ -37,6 +37,7 @@ def history_lost(lost: Mapping[str, pl.DataFrame], *, step: timedelta) -> pl.Dat
             "severity": "warning",
             "masked": False,
             "evidence": json.dumps(evidence),
+            "pool": "",
         },
         schema=dict(FINDINGS),
     )

@@ -5,21 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from scipy.optimize import nnls
 
-from scaling.calibration.edge import Edge
-
 Role = Literal["unified", "prefill", "decode"]
 Combine = Literal["max", "sum"]
 
-_APART = 1.5
+APART = 1.5
 """By so much the tokens out per token in must differ between mixes to tell the two capacities apart."""
 
 _BETTER = 0.02
 """By so much of an edge `max` must fit better than `sum`, which asks for more replicas between the mixes seen."""
+
+
+class Edge(Protocol):
+    """What one replica serves at its limit, at one mix."""
+
+    @property
+    def tokens_in_per_s(self) -> float: ...
+
+    @property
+    def tokens_out_per_s(self) -> float: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +92,7 @@ def fit_edges(edges: Sequence[Edge], *, role: Role, combine: Combine | None = No
 def separable(edges: Sequence[Edge]) -> bool:
     """Whether the edges' mixes differ enough to tell C_in from C_out."""
     ratios = [math.log(max(edge.tokens_out_per_s, 1e-9) / max(edge.tokens_in_per_s, 1e-9)) for edge in edges]
-    return max(ratios) - min(ratios) >= math.log(_APART)
+    return max(ratios) - min(ratios) >= math.log(APART)
 
 
 def _fitted(capacities: np.ndarray, rates: np.ndarray, combine: Combine) -> Fitted:

@@ -185,3 +185,34 @@ def test_starts_are_measured_at_a_prometheus_source_that_exists() -> None:
     text = GOOD.replace("startup: {p90: 4m}", "startup: {p90: 4m, measure: {source: prod}}")
     with pytest.raises(ConfigError, match="measures its starts at prod, which is not a Prometheus source"):
         parse(text)
+
+
+MEASURED = "capacity: {measure: {source: prod}, "
+
+
+def test_load_is_measured_at_a_prometheus_source_that_exists() -> None:
+    with pytest.raises(ConfigError, match="measures its capacity at prod, which is not a Prometheus source"):
+        parse(GOOD.replace("capacity: {", MEASURED))
+
+
+PROD = 'sources: [{name: prod, kind: prometheus, url: "http://prometheus:9090"}]\n'
+OTHER = GOOD[GOOD.index("    gpu") : GOOD.index("classes:")]
+
+
+@pytest.mark.parametrize(
+    ("pools", "match", "what"),
+    [
+        ("[shared]", "", "nothing says which series are its engines': class newchat has no `match`"),
+        (
+            "[shared, other]",
+            ", match: {x: y}",
+            "class chat is served by other too, and its demand does not say how much",
+        ),
+    ],
+)
+def test_load_is_measured_where_it_can_be_told_whose_it_is(pools: str, match: str, what: str) -> None:
+    text = PROD + GOOD.replace("capacity: {", f"{MEASURED[:-3]}{match}}}, ", 1)
+    text = text.replace("chat:\n    pools: [shared]", f"chat:\n    match: {{model_name: m}}\n    pools: {pools}", 1)
+    with pytest.raises(ConfigError) as caught:
+        parse(text.replace("classes:\n", f"  other:\n{OTHER}classes:\n", 1) if "other" in pools else text)
+    assert what in str(caught.value)

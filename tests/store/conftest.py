@@ -174,5 +174,6 @@ def findings() -> Rows:
             "severity": "warning",
             "masked": True,
             "evidence": "{}",
+            "pool": "",
         },
     )

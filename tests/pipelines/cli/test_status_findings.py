@@ -15,8 +15,8 @@ from store.findings import replace_findings
 HOUR = timedelta(hours=1)
 
 
-def finding(kind, name, start, end, *, masked=False, evidence="{}"):
-    return (kind, name, "", start, end, "warning", masked, evidence)
+def finding(kind, name, start, end, *, masked=False, evidence="{}", pool=""):
+    return (kind, name, "", start, end, "warning", masked, evidence, pool)
 
 
 def test_status_shows_findings_of_the_last_seven_days_and_none_that_lie_ahead(main, published, now):
@@ -40,6 +40,18 @@ def test_status_shows_findings_of_the_last_seven_days_and_none_that_lie_ahead(ma
         ("outage", {"steps": 2}),
         ("gap", {"steps_missing": 3}),
     ]
+
+
+def test_a_contradicted_capacity_is_told_of_its_pool(main, published, now):
+    said = '{"capacity_is": "too low", "says": "for 2 h no request waited", "remedy": "raise it"}'
+    row = finding("capacity_contradicted", "", now - 9 * HOUR, now - HOUR, evidence=said, pool="chat-70b")
+    with open_store(published.store_path) as store:
+        replace_findings(store, pl.DataFrame([row], schema=dict(FINDINGS), orient="row"))
+    at = ("--now", f"{now:%Y-%m-%dT%H:%M}")
+    shown = main("status", *at, cwd=published.base).out
+    assert "capacity of chat-70b contradicted: for 2 h no request waited\n  raise it\n" in shown
+    assert "findings about the demand" not in shown
+    assert "capacity contradicted: for 2 h no request waited; raise it" in main("check", *at, cwd=published.base).out
 
 
 def test_status_without_findings_has_no_table_of_them(main, published, now):
