@@ -63,14 +63,13 @@ def register(app: typer.Typer) -> None:
 
 
 def headline(done: PoolReplay, project: Project) -> str:
-    """As `13.2 days to 2026-11-30 08:50 UTC, 99% of tokens within 10s; the clairvoyant pays 1,204 GPU-hours`."""
+    """As `13d5h to 2026-11-30 08:50 UTC, 99% of tokens within 10s; the clairvoyant pays 1,204 GPU-hours`."""
     from floorcast.units import format_duration
 
-    slo, days = project.config.pools[done.pool].slo, (done.end - done.start).total_seconds() / 86400
-    best = done.comparison.best
+    slo, best = project.config.pools[done.pool].slo, done.comparison.best
     limit = f"the clairvoyant pays {best['gpu_hours']:,.0f} GPU-hours" if best else done.comparison.impossible
     return (
-        f"{days:.3g} days to {done.end:%Y-%m-%d %H:%M} UTC, {100 * slo.on_time:g}% of tokens within "
+        f"{format_duration(done.end - done.start)} to {done.end:%Y-%m-%d %H:%M} UTC, {100 * slo.on_time:g}% of tokens within "
         f"{format_duration(slo.max_wait)}; {limit}"
     )
 

@@ -36,9 +36,7 @@ def test_without_published_floors_the_other_policies_are_compared(main, publishe
     ran = main("replay", "code-8b", "--days", "0.125", "--now", at(now), cwd=published.base)
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
-    assert lines[0].startswith(
-        "code-8b: 0.125 days to 2026-11-16 09:00 UTC, 99% of tokens within 10s; the clairvoyant pays"
-    )
+    assert lines[0].startswith("code-8b: 3h to 2026-11-16 09:00 UTC, 99% of tokens within 10s; the clairvoyant pays")
     assert {line.split("  ")[0].replace(" ", "_") for line in lines[2:13]} == POLICIES
     assert "  note: no floors are published for this time; floorcast is left out" in lines
 
