@@ -69,8 +69,8 @@ def headline(done: PoolReplay, project: Project) -> str:
     slo, best = project.config.pools[done.pool].slo, done.comparison.best
     limit = f"the clairvoyant pays {best['gpu_hours']:,.0f} GPU-hours" if best else done.comparison.impossible
     return (
-        f"{format_duration(done.end - done.start)} to {done.end:%Y-%m-%d %H:%M} UTC, {100 * slo.on_time:g}% of tokens within "
-        f"{format_duration(slo.max_wait)}; {limit}"
+        f"{format_duration(done.end - done.start)} to {done.end:%Y-%m-%d %H:%M} UTC, {100 * slo.on_time:g}% of tokens "
+        f"within {format_duration(slo.max_wait)}; {limit}"
     )
 
 
