@@ -8,6 +8,7 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -67,6 +68,15 @@ def test_faults_of_an_interval_are_said_before_anything_is_read(project, main):
     assert main("ingest", "--source", "nobody", "--now", AT, cwd=project.base).code == 7
 
 
+def shown_on(terminal):
+    """All that is written to it until the last writer has closed it, in as many parts as it comes."""
+    content = b""
+    with suppress(OSError):
+        while part := os.read(terminal, 4096):
+            content += part
+    return content.decode()
+
+
 def test_a_bar_is_drawn_on_a_terminal_and_nowhere_else(project):
     text = project.file.read_text()
     project.file.write_text(text[: text.index("sources:")] + SOURCE + text[text.index("pools:") :])
@@ -77,8 +87,8 @@ def test_a_bar_is_drawn_on_a_terminal_and_nowhere_else(project):
     environment = os.environ | {"TERM": "xterm"}
     with subprocess.Popen(command, cwd=project.base, stdout=subprocess.PIPE, stderr=slave, env=environment) as process:
         os.close(slave)
-        out, _ = process.communicate(timeout=60)
-    drawn = os.read(master, 100_000).decode()
+        drawn = shown_on(master)
+        out = process.stdout.read()
     os.close(master)
     assert "gateway" in drawn
     assert "━" in drawn
