@@ -236,7 +236,7 @@ def findings() -> pl.DataFrame:
         gap | {"end": NOW - timedelta(hours=26), "masked": False, "evidence": '{"steps_missing": 48}'},
         jump | {"end": NOW - 5 * STEP, "masked": True, "evidence": '{"factor": 1003.0, "came_back": "yes"}'},
     ]
-    return conform(pl.DataFrame(rows), FINDINGS)
+    return conform(pl.DataFrame(rows).with_columns(pool=pl.lit("")), FINDINGS)
 
 
 def drift() -> pl.DataFrame:
