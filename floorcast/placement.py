@@ -30,11 +30,18 @@ def check_placement(config: Config) -> None:
     for name, spec in config.classes.items():
         pools = {pool: config.pools[pool] for pool in spec.pools}
         key, what, hint = "pools", "", ""
-        if spec.long_context and not any(spec.long_context.fits(pool) for pool in pools.values()):
-            key = "long_context"
-            what = f"has requests of {spec.long_context.tokens:,} tokens, which none of its pools holds"
+        unified = pools[spec.pools[0]].role == "unified"
+        fits = [spec.long_context.fits(pool) for pool in pools.values()] if spec.long_context else []
+        if spec.long_context and not (any(fits) if unified else all(fits)):
+            which = "none of its pools holds" if unified else f"{list(pools)[fits.index(False)]} does not hold"
+            key, what = "long_context", f"has requests of {spec.long_context.tokens:,} tokens, which {which}"
             hint = "name a pool whose `max_context_tokens` is as many or not given"
-        elif len(pools) > 1 and pools[spec.pools[0]].role == "unified":
+        elif spec.max_spot_share is not None and spec.max_spot_share < 1 and _all_spot(pools, unified=unified):
+            key = "max_spot_share"
+            where = "all its pools are spot" if unified else "both its pools serve each request, and one is spot"
+            what = f"allows {spec.max_spot_share:.0%} on spot, but {where}"
+            hint = "name a pool that is not, or set `max_spot_share: 1`"
+        elif len(pools) > 1 and unified:
             key, what, hint = _unplaceable(spec, pools)
         if what:
             raise PydanticCustomError(
@@ -42,6 +49,12 @@ def check_placement(config: Config) -> None:
                 "class {name} {what}",
                 {"name": name, "what": what, "at": ("classes", name, key), "hint": hint},
             )
+
+
+def _all_spot(pools: dict[str, Pool], *, unified: bool) -> bool:
+    """Whether every request runs on spot: a prefill and a decode pool serve each together."""
+    spot = [pool.gpu.spot for pool in pools.values()]
+    return all(spot) if unified else any(spot)
 
 
 def _unplaceable(spec: WorkloadClass, pools: dict[str, Pool]) -> tuple[str, str, str]:
@@ -60,9 +73,6 @@ def _unplaceable(spec: WorkloadClass, pools: dict[str, Pool]) -> tuple[str, str,
     if spot and spec.max_spot_share is None:
         what = f"may run on the spot pool {spot[0]}, but not how much of it"
         return "max_spot_share", what, "add e.g. `max_spot_share: 30%` to the class"
-    if spec.max_spot_share is not None and len(spot) == len(pools) and spec.max_spot_share < 1:
-        what = f"allows {spec.max_spot_share:.0%} on spot, but all its pools are spot"
-        return "max_spot_share", what, "name a pool that is not, or set `max_spot_share: 1`"
     if spec.max_spot_share is not None and spec.max_spot_share < least:
         what = f"allows {spec.max_spot_share:.0%} on spot, but {least:.0%} is long context, which spot pools alone hold"
         return "max_spot_share", what, "raise `max_spot_share`, or name another pool with enough `max_context_tokens`"

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from floorcast.section import Section
 
 if TYPE_CHECKING:
+    from floorcast.calendar import CalendarEntry
     from floorcast.config import Config
     from floorcast.pool import Pool
 
@@ -63,6 +64,31 @@ def check_quotas(config: Config) -> None:
                     "hint": f"raise it to {sum(minimums.values())} or more, or lower `bounds.min` of these pools",
                 },
             )
+        for name, pool in covered.items():
+            others = sum(minimums.values()) - minimums[name]
+            for entry in pool.calendar:
+                if (entry.minimum or 0) * pool.gpu.per_replica + others > quota.gpus:
+                    raise _under_scheduled(quota, name, entry, pool.gpu.per_replica, others)
+
+
+def _under_scheduled(
+    quota: Quota, pool: str, entry: CalendarEntry, per_replica: int, others: int
+) -> PydanticCustomError:
+    return PydanticCustomError(
+        "quota_under_scheduled",
+        "pool {pool}: {entry} asks for {gpus} GPUs, of which quota {label} of {all} leaves {left} beside the "
+        "minimums of its other pools",
+        {
+            "pool": pool,
+            "entry": entry.name,
+            "gpus": (entry.minimum or 0) * per_replica,
+            "label": quota.label,
+            "all": quota.gpus,
+            "left": quota.gpus - others,
+            "at": ("pools", pool, "calendar"),
+            "hint": f"lower its `minimum` to {(quota.gpus - others) // per_replica} or less, or raise the quota",
+        },
+    )
 
 
 def _covers_nothing(config: Config, quota: Quota, at: tuple[str, ...]) -> PydanticCustomError:

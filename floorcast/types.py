@@ -119,8 +119,15 @@ class Admission(Frozen):
     """What a class can still be served by a pool that is short: what a gateway may let through."""
 
     share: float = Field(ge=0, le=1, description="of the class's demand at the quantile")
-    tokens_in_per_s: float = Field(ge=0)
+    tokens_in_per_s: float = Field(ge=0, description="prompt tokens as they arrive, those in the prefix cache too")
     tokens_out_per_s: float = Field(ge=0)
+
+
+class AdmissionWindow(Admission):
+    """The least of what a class can be served by all its pools together from `start` (included) to `end` (excluded)."""
+
+    start: AwareDatetime
+    end: AwareDatetime
 
 
 class TakenOver(Frozen):
@@ -234,3 +241,8 @@ class FloorSchedule(Frozen):
     valid_until: AwareDatetime
     content_hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$", description="of the canonical JSON of `pools`")
     pools: dict[str, PoolSchedule]
+    admission: dict[str, tuple[AdmissionWindow, ...]] = Field(
+        default_factory=dict,
+        exclude_if=lambda admission: not admission,
+        description="by class that its pools cannot serve whole: when, and what a gateway may let through",
+    )

@@ -70,7 +70,7 @@ def reasons(
         "clamped": [clamped_by(move["rule"] for move in moves) for moves in adjustments],
         "shortfall_replicas": made.shortfall.tolist(),
         "quotas": list(_quotas(uses, len(binding))),
-        "admission": list(_admission(made, pool, specs)),
+        "admission": list(_admission(made, pool, specs, cached)),
     }
     if made.taken:
         columns["takes_over"] = list(_taken(made))
@@ -177,11 +177,15 @@ def _quotas(uses: Sequence[Use], windows: int) -> Iterator[list[dict[str, Any]]]
         yield [{**one, "used": gpus} for one, gpus in zip(about, used, strict=True)]
 
 
-def _admission(made: PoolFloors, pool: Pool, specs: Sequence[WorkloadClass]) -> Iterator[dict[str, dict[str, Any]]]:
+def _admission(
+    made: PoolFloors, pool: Pool, specs: Sequence[WorkloadClass], cached: Mapping[str, float]
+) -> Iterator[dict[str, dict[str, Any]]]:
     """By class with demand where the pool is short. Fallback replicas rest on no demand to serve a share of."""
     short = (made.shortfall > 0) & ~made.on_fallback
     rates = class_rates(made.class_quantile[:, :, short], made.own[:, short])
     shares, budgets = admitted(rates, made.floors[short], specs, capacity=pool.capacity, role=pool.role)
+    # A gateway sees whole prompts.
+    budgets[:, 0] /= 1 - np.array([cached.get(name, 0.0) for name in made.classes])[:, None]
     of_window = iter(zip(shares.T.round(_DECIMALS).tolist(), budgets.transpose(2, 0, 1).round(1).tolist(), strict=True))
     asking = iter((rates.sum(axis=1) > 0).T.tolist())
     for is_short in short.tolist():

@@ -16,7 +16,15 @@ from pydantic import ValidationError
 from floorcast.columns import FLOORS, conform
 from floorcast.errors import NotFoundError, PublishError
 from floorcast.pool import PoolSettings
-from floorcast.types import SCHEDULE_SCHEMA_VERSION, FloorSchedule, FloorWindow, PoolSchedule, Reason, Rung
+from floorcast.types import (
+    SCHEDULE_SCHEMA_VERSION,
+    AdmissionWindow,
+    FloorSchedule,
+    FloorWindow,
+    PoolSchedule,
+    Reason,
+    Rung,
+)
 from floorcast.units import format_time
 from pipelines.publishers.files import replace_file
 from pipelines.publishers.schema import schedule_json_schema_text
@@ -34,10 +42,11 @@ def build_schedule(
     floors: pl.DataFrame,
     rungs: Mapping[str, Rung],
     settings: Mapping[str, PoolSettings],
+    admission: Mapping[str, tuple[AdmissionWindow, ...]] | None = None,
     gate: Literal["open", "closed", "untested"] = "untested",
 ) -> FloorSchedule:
     """The schedule of one publication, from `floors` (schema FLOORS), the rung of each pool, and what it was planned
-    with.
+    with; `admission` is what `scaling.fleet_admission` says of the floors.
 
     Neighbouring steps of equal min_replicas and rung become one window, which carries the reason of its most
     demanding step: the largest required_replicas, the earliest of equals. Raises PublishError where a pool lacks
@@ -67,6 +76,7 @@ def build_schedule(
         valid_until=valid_until.astimezone(UTC),
         content_hash=_content_hash({name: pool.model_dump(mode="json") for name, pool in pools.items()}),
         pools=pools,
+        admission=dict(admission or {}),
     )
 
 

@@ -11,12 +11,13 @@ from pydantic import AwareDatetime
 
 from floorcast.config import Config
 from floorcast.errors import PublishError
-from floorcast.types import Admission, FloorSchedule, Frozen, Reason
+from floorcast.types import Admission, AdmissionWindow, FloorSchedule, Frozen, Reason
 from pipelines.project import Project
 from pipelines.publishers.schedule import LATEST, read_schedule
 from pipelines.stages.common import StageResult, count, read_series, run_id
 from scaling.deadlines import replayed
 from scaling.effective import LOOK_BACK, cached_shares
+from scaling.fleet_admission import fleet_admission
 from scaling.floors import Plan
 from scaling.floors import plan as plan_floors
 from store.cached_tokens import read_cached_tokens
@@ -48,12 +49,14 @@ class Shortfall(Frozen):
 
 class PlanResult(StageResult):
     """`rungs` says for each pool where the demand of the floors due now came from; `shortfalls` are in order of pool
-    and time; `relax` says which limits leave no room for classes that several pools can serve."""
+    and time; `admission` is what classes that are not served whole can be served by all their pools together;
+    `relax` says which limits leave no room for classes that several pools can serve."""
 
     pools: int
     windows: int
     rungs: dict[str, str]
     shortfalls: tuple[Shortfall, ...]
+    admission: dict[str, tuple[AdmissionWindow, ...]]
     relax: tuple[str, ...]
 
     @property
@@ -104,10 +107,8 @@ def plan(project: Project, now: datetime) -> PlanResult:
         windows=made.floors.height,
         rungs={pool: rung.value for pool, rung in made.rungs.items()},
         shortfalls=tuple(shortfalls(made.floors)),
-        relax=tuple(
-            f"{one.limit} lacks {one.by} from {one.start:%m-%d %H:%M} to {one.end:%m-%d %H:%M} UTC"
-            for one in made.relax
-        ),
+        admission=fleet_admission(project.config, made.floors),
+        relax=tuple(f"{one.text} from {one.start:%m-%d %H:%M} to {one.end:%m-%d %H:%M} UTC" for one in made.relax),
     )
 
 

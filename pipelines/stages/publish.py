@@ -12,6 +12,7 @@ from pipelines.project import Project
 from pipelines.publishers.manifests import write_manifests
 from pipelines.publishers.schedule import build_schedule, published_versions, write_schedule
 from pipelines.stages.common import StageResult, count, run_id
+from scaling.fleet_admission import fleet_admission
 from scaling.floors import worst_rungs
 from scaling.recompute import recompute
 from store.connection import Store, open_store
@@ -121,6 +122,7 @@ def _schedule(project: Project, store: Store, as_of: datetime, *, clock: datetim
         floors=floors,
         rungs=worst_rungs(config, floors, now=as_of),
         settings={name: pool.settings for name, pool in config.pools.items()},
+        admission=fleet_admission(config, floors),
     )
     _check_recomputes(schedule)
     if latest and FloorSchedule.model_validate_json(latest.schedule) == schedule.model_copy(

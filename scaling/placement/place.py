@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
+import numpy.typing as npt
 
 from floorcast.config import Config
 from floorcast.types import FloorSchedule
@@ -21,16 +23,26 @@ _KEEP = 0.02
 
 _EDGE = 1e-6
 
+_GIVES = 0.005
+"""A class's limit that would give by less stands in nobody's way."""
+
 
 @dataclass(frozen=True)
 class Relaxation:
     """A limit that the demand does not fit into from `start` to `end`, and by how much at most it would have to give:
-    `by` is replicas for a pool, GPUs for a quota."""
+    `by` is replicas for a pool, GPUs for a quota. A class's limit on spot or for long context that stands in the way
+    would have to be `to`, which helps, if not always with all that is lacked."""
 
     start: datetime
     end: datetime
     limit: str
-    by: int
+    by: int = 0
+    to: float | None = None
+
+    @property
+    def text(self) -> str:
+        """As `quota H100 lacks 3`, or `max_spot_share of chat would help at 34%`."""
+        return f"{self.limit} lacks {self.by}" if self.to is None else f"{self.limit} would help at {self.to:.0%}"
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,7 @@ def place(
             shares[name] = np.repeat(kept[:, own, place_], lengths, axis=0).T
         times = [grid.start + edge * grid.step for edge in edges.tolist()]
         relax += _relaxations(config, group, kept, demand, most, waiting, room, times)
+        relax += _class_relaxations(group, kept, demand, most, room, times)
     return Placement(shares, tuple(relax))
 
 
@@ -237,10 +250,46 @@ def _relaxations(
         lacks[f"startup.p90 of {name}"] = np.where(waiting[:, place_], over[:, place_], 0)
         lacks[f"bounds.max of {name}"] = np.where(waiting[:, place_], 0, over[:, place_])
     lacks |= {f"quota {quota.label}": beyond[:, place_] for place_, quota in enumerate(quotas)}
+    return [
+        Relaxation(times[run[0]], times[run[-1] + 1], limit, int(by[run].max()))
+        for limit, by in lacks.items()
+        for run in _runs(by > 0)
+    ]
+
+
+def _class_relaxations(
+    group: Group, shares: Floats, demand: Floats, most: Floats, room: Floats, times: list[datetime]
+) -> list[Relaxation]:
+    """Which limits of classes stand in the way where replicas or GPUs are lacked, and at what they would not."""
+    over, beyond = shortage(group, replicas_of(group, shares, demand), most, room)
+    short = over.any(axis=1) | beyond.any(axis=1)
+    if not short.any() or not (group.spot or group.long):
+        return []
+    soft = solve(group, demand[short], most[short], room, exact=False, soft=True)
     found = []
-    for limit, by in lacks.items():
-        short = np.flatnonzero(by > 0)
-        for run in np.split(short, np.flatnonzero(np.diff(short) > 1) + 1) if short.size else ():
-            span = (times[run[0]], times[run[-1] + 1])
-            found.append(Relaxation(*span, limit, int(by[run].max())))
+    for key, limits, sign in (("max_spot_share", group.spot, 1), ("long_context.share", group.long, -1)):
+        for one, (those, limit) in limits.items():
+            used = np.full(len(shares), limit)
+            used[short] = soft[:, one, those].sum(axis=1)
+            given = sign * (used - limit)
+            found += [
+                Relaxation(
+                    times[run[0]],
+                    times[run[-1] + 1],
+                    f"{key} of {group.classes[one]}",
+                    to=_outwards(float(limit + sign * given[run].max()), sign),
+                )
+                for run in _runs(given > _GIVES)
+            ]
     return found
+
+
+def _outwards(share: float, sign: int) -> float:
+    """A share to a whole percent that gives no less."""
+    return (math.ceil(100 * share - _EDGE) if sign > 0 else math.floor(100 * share + _EDGE)) / 100
+
+
+def _runs(flags: npt.NDArray[np.bool_]) -> list[Ints]:
+    """The places of neighbouring blocks whose flags are set."""
+    places = np.flatnonzero(flags)
+    return np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if places.size else []

@@ -18,6 +18,10 @@ _SLACK = 1e-4
 _LACKING = 1e3
 """A GPU that is not there costs so many times the dearest one: nothing is short that money can place elsewhere."""
 
+_SOFTENED = 30.0
+"""A limit of a class gives way at so many times what all of the class costs on its dearest pool: for no saving, and
+before a GPU is lacked."""
+
 _PREFERENCE = 1e-4
 """Between pools of equal cost the earlier in a class's list wins, by so much of the mean price a place."""
 
@@ -57,19 +61,37 @@ class Group:
         return classes, pools
 
 
-def solve(group: Group, demand: Floats, most: Floats, room: Floats, *, exact: bool) -> Floats:
+def solve(group: Group, demand: Floats, most: Floats, room: Floats, *, exact: bool, soft: bool = False) -> Floats:
     """Shares [blocks, K, P] of each class on each pool, at the least cost of whole replicas.
 
     `demand` [blocks, K, 2] is tokens per second in and out, `most` [blocks, P] the replicas that can be there, `room`
     [Q] the GPUs of each quota. What cannot be had is lacked at a price above all others, so that there is always an
-    answer; `shortage` says how much. Not `exact`, replicas may be parts of one.
+    answer; `shortage` says how much. Not `exact`, replicas may be parts of one. `soft`, the classes' own limits give
+    way where that helps, by as little as does.
     """
     matrices = [_rows(group, block) for block in demand]
     if not matrices:
         return np.zeros((0, *group.place.shape))
     if exact:
-        return np.concatenate([_solve(group, [rows], most[[at]], room, True) for at, rows in enumerate(matrices)])
-    return _solve(group, matrices, most, room, False)
+        one_by_one = [
+            _solve(group, [rows], most[[at]], room, _soft_costs(group, demand[[at]], soft=soft), exact=True)
+            for at, rows in enumerate(matrices)
+        ]
+        return np.concatenate(one_by_one)
+    return _solve(group, matrices, most, room, _soft_costs(group, demand, soft=soft), exact=False)
+
+
+def _soft_costs(group: Group, demand: Floats, *, soft: bool) -> Floats:
+    """What it costs that a limit gives way by all of its class: [blocks, limits]. Infinite where none may."""
+    limited = [*group.spot, *group.long]
+    if not soft:
+        return np.full((len(demand), len(limited)), np.inf)
+    dearest = np.zeros((len(demand), len(group.classes)))
+    for pool, uses in enumerate(group.per_token):
+        own = np.einsum("bkm,rm->bkr", demand, uses).max(axis=2) * group.usd[pool]
+        dearest = np.maximum(dearest, np.where(group.place[:, pool] >= 0, own, 0))
+    costs: Floats = _SOFTENED * dearest[:, limited]
+    return costs
 
 
 def replicas_of(group: Group, shares: Floats, demand: Floats) -> Floats:
@@ -98,10 +120,11 @@ def cost(group: Group, shares: Floats, demand: Floats, most: Floats, room: Float
 
 
 def _rows(group: Group, demand: Floats) -> tuple[Floats, Floats, Floats]:
-    """Matrix, lower and upper limits of one block. Columns: replicas, those lacked, GPUs lacked, shares."""
+    """Matrix, lower and upper limits of one block. Columns: replicas, those lacked, GPUs lacked, shares, and by
+    how much the classes' own limits give way."""
     classes, pools = group.pairs
     count, quotas = len(group.pools), len(group.quotas)
-    width = 2 * count + quotas + len(classes)
+    width = 2 * count + quotas + len(classes) + len(group.spot) + len(group.long)
     rows: list[Floats] = []
     limits: list[tuple[float, float]] = []
 
@@ -122,10 +145,11 @@ def _rows(group: Group, demand: Floats) -> tuple[Floats, Floats, Floats]:
         add(-np.inf, np.nan, (slice(0, count), takes), (2 * count + place, -1))
     for one in range(len(group.classes)):
         add(1, 1, (shares[classes == one], 1))
-    for one, (those, share) in group.spot.items():
-        add(-np.inf, share, (shares[(classes == one) & those[pools]], 1))
-    for one, (those, share) in group.long.items():
-        add(share, np.inf, (shares[(classes == one) & those[pools]], 1))
+    give = 2 * count + quotas + len(classes)
+    for place, (one, (those, share)) in enumerate(group.spot.items()):
+        add(-np.inf, share, (shares[(classes == one) & those[pools]], 1), (give + place, -1))
+    for place, (one, (those, share)) in enumerate(group.long.items(), len(group.spot)):
+        add(share, np.inf, (shares[(classes == one) & those[pools]], 1), (give + place, 1))
     for pool in range(count):
         add(-np.inf, np.nan, (pool, 1), (count + pool, -1))
     low, high = np.array(limits).T
@@ -137,6 +161,8 @@ def _solve(
     matrices: list[tuple[Floats, Floats, Floats]],
     most: Floats,
     room: Floats,
+    give: Floats,
+    *,
     exact: bool,
 ) -> Floats:
     classes, pools = group.pairs
@@ -150,8 +176,11 @@ def _solve(
             _PREFERENCE * float(group.usd.mean()) * group.place[classes, pools],
         ]
     )
-    lower = np.concatenate([group.least, np.zeros(count + quotas + len(classes))])
-    upper = np.concatenate([np.full(2 * count + quotas, np.inf), np.ones(len(classes))])
+    may = np.isfinite(give)
+    costs = np.hstack([np.tile(one_cost, (blocks, 1)), np.where(may, give, 0)])
+    lower = np.concatenate([group.least, np.zeros(count + quotas + len(classes) + give.shape[1])])
+    within = np.concatenate([np.full(2 * count + quotas, np.inf), np.ones(len(classes))])
+    upper = np.hstack([np.tile(within, (blocks, 1)), may.astype(float)])
     highs = []
     for block, (_, _, high) in enumerate(matrices):
         # In the order of `_rows`: what is not a number there depends on the block.
@@ -159,25 +188,25 @@ def _solve(
         filled[np.isnan(high)] = np.concatenate([room, most[block]])
         highs.append(filled)
     found = milp(
-        np.tile(one_cost, blocks),
+        costs.ravel(),
         constraints=LinearConstraint(
             block_diag([rows for rows, _, _ in matrices], format="csc"),
             np.concatenate([low for _, low, _ in matrices]),
             np.concatenate(highs),
         ),
-        bounds=Bounds(np.tile(lower, blocks), np.tile(upper, blocks)),
-        integrality=np.tile(np.concatenate([np.ones(count), np.zeros(len(one_cost) - count)]), blocks) * exact,
+        bounds=Bounds(np.tile(lower, blocks), upper.ravel()),
+        integrality=np.tile(np.concatenate([np.ones(count), np.zeros(len(lower) - count)]), blocks) * exact,
         options={"node_limit": _NODES} if exact else {},
     )
     if found.x is None and exact:
-        return _solve(group, matrices, most, room, False)
+        return _solve(group, matrices, most, room, give, exact=False)
     if found.x is None:
         raise FloorcastError(
             f"the placement of {', '.join(group.classes)} was not solved: {found.message}",
             where=f"pools {', '.join(group.pools)}",
             remedy="name one pool for each of these classes until it is mended, and report it as a bug",
         )
-    values = found.x.reshape(blocks, -1)[:, 2 * count + quotas :]
+    values = found.x.reshape(blocks, -1)[:, 2 * count + quotas : 2 * count + quotas + len(classes)]
     shares = np.zeros((blocks, len(group.classes), count))
     shares[:, classes, pools] = np.clip(values, 0, 1).round(_DECIMALS)
     # What rounding leaves goes to the largest share of each class.

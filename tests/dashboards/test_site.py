@@ -118,6 +118,15 @@ def test_a_shortfall_is_tagged_beside_the_next_peak_on_both_pages(site_data: Sit
     short = pl.col("reason").str.replace('"shortfall_replicas":0', '"shortfall_replicas":2', literal=True)
     floors = site_data.floors.with_columns(pl.when(pool="chat-70b").then(short).otherwise("reason").alias("reason"))
     found = dict(render_pages(dataclasses.replace(site_data, floors=floors)))
+    served = pl.col("reason").str.replace(
+        '"shortfall_replicas":2',
+        '"shortfall_replicas":2,"admission":{"chat":{"share":1,"tokens_in_per_s":7,"tokens_out_per_s":7},'
+        '"agent":{"share":0.4,"tokens_in_per_s":800,"tokens_out_per_s":1200}}',
+        literal=True,
+    )
+    page = dict(render_pages(dataclasses.replace(site_data, floors=floors.with_columns(served))))["pool-chat-70b.html"]
+    assert "agent served 40 %: 800 tokens/s in, 1,200 out" in page
+    assert "chat served" not in page
     tag = '<span class="tag bad">short by up to 2</span>'
     assert [name for name, page in found.items() if tag in page] == ["index.html", "pool-chat-70b.html"]
     assert not [name for name, page in pages.items() if 'tag bad">short' in page]

@@ -29,7 +29,15 @@ pools:
   other:
     gpu: {{type: L4, usd_per_gpu_hour: 1}}
     margin: {{quantile: 0.9}}{POOL}
+  fill:
+    role: prefill
+    gpu: {{type: A10G, usd_per_gpu_hour: 1.2}}
+    max_context_tokens: 8192{POOL}
+  write:
+    role: decode
+    gpu: {{type: A10G, usd_per_gpu_hour: 1.2, spot: true}}{POOL}
 classes:
+  pair: {{pools: [fill, write]}}
   rest: {{pools: [free]}}
   more: {{pools: [other]}}
   some: {{pools: [spot]}}
@@ -60,6 +68,18 @@ def test_a_class_of_several_priced_pools_is_taken() -> None:
         (
             "{pools: [base, spot], max_spot_share: 10%, long_context: {tokens: 32768, share: 15%}}",
             ["10% on spot, but 15% is long context", "raise `max_spot_share`"],
+        ),
+        (
+            "{pools: [spot], max_spot_share: 30%}",
+            ["classes.chat.max_spot_share", "30% on spot, but all its pools are spot", "max_spot_share: 1"],
+        ),
+        (
+            "{pools: [fill, write], max_spot_share: 30%}",
+            ["30% on spot, but both its pools serve each request, and one is spot"],
+        ),
+        (
+            "{pools: [fill, write], long_context: {tokens: 32768, share: 15%}}",
+            ["32,768 tokens, which fill does not hold", "`max_context_tokens`"],
         ),
         ("{pools: [base, base]}", ["names pool base twice"]),
         ("{pools: [base, long], max_spot_share: 1.2}", ["max_spot_share", "1.2"]),

@@ -58,3 +58,17 @@ def test_what_cannot_be_is_refused_with_its_place_and_remedy(quotas: str, says: 
         parsed(quotas)
     text = str(refused.value)
     assert [part for part in says if part not in text] == []
+
+
+def test_a_scheduled_minimum_that_a_quota_has_no_room_for_is_refused() -> None:
+    """Code keeps 3 x 2 GPUs of 20, so 14 are left: 7 replicas of chat."""
+    entry = 'calendar: [{name: office, start: "08:00", end: "18:00", minimum: MIN}]'
+    text = POOLS.replace("    region: eu-west\n", f"    region: eu-west\n    {entry}\n", 1)
+    text = text.replace("    region: us-east\n", "    region: us-east\n    calendar: []\n", 1)
+    quota = "quotas: [{gpu: H100, gpus: 20}]\n"
+    parse_config(text.replace("MIN", "7") + quota, file="floorcast.yaml", environment={})
+    with pytest.raises(ConfigError) as refused:
+        parse_config(text.replace("MIN", "8") + quota, file="floorcast.yaml", environment={})
+    said = str(refused.value)
+    assert "pool chat: office asks for 16 GPUs, of which quota H100 of 20 leaves 14" in said
+    assert "lower its `minimum` to 7 or less" in said

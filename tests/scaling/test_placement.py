@@ -182,6 +182,37 @@ def test_what_does_not_fit_is_said_with_the_limit_that_would_have_to_give(make_f
     assert sum(short) > 0
 
 
+def test_the_share_of_spot_or_long_context_that_stands_in_the_way_is_said(make_forecasts: Any, now: Any) -> None:
+    """Of 99 tokens/s four A10G hold 40: 59, 59.6 % of them, are left for spot. Half of 99 is 49.5, of which one H100
+    holds 40: 40.4 %. Where no pool has room, no share helps."""
+    few, one = {"bounds": {"min": 0, "max": 4}}, {"bounds": {"min": 0, "max": 1}}
+    cheap = {"gpu": {"type": "L4", "spot": True, "spot_usd_per_gpu_hour": 0.4}}
+    own = POOL["capacity"]
+
+    def told(config: Config) -> set[str]:
+        forecasts = make_forecasts({"chat": [99.0] * 14})
+        return {
+            one.text for one in plan(config, now=now, forecasts=forecasts, history=NO_HISTORY, published=None).relax
+        }
+
+    spot = fleet(base=few, long=cheap | {"capacity": own}, max_spot_share=0.2)
+    assert "max_spot_share of chat would help at 60%" in told(spot)
+    long = told(fleet(long=one, long_context={"tokens": 32768, "share": 0.5}))
+    assert "long_context.share of chat would help at 40%" in long
+    assert "bounds.max of long lacks 1" in long
+    full = told(fleet(base=few, long=cheap | one | {"capacity": own}, max_spot_share=0.2))
+    assert not [text for text in full if "max_spot_share" in text]
+
+
+def test_a_limit_that_gives_way_gives_no_more_than_helps() -> None:
+    """Spot would be cheaper for all of chat, and 30 % stays the limit while nothing is lacked."""
+    made = group(np.random.default_rng(3))
+    demand = np.array([[[300.0, 90.0], [100.0, 40.0]]])
+    shares = solve(made, demand, np.full((1, 3), 100.0), np.zeros(0), exact=False, soft=True)
+    assert shares[0, 0, 2] <= 0.3 + 1e-6
+    assert shares[0, 1, 1] >= 0.4 - 1e-6
+
+
 def test_a_pool_that_starts_slowly_takes_on_nothing_before_it_can(
     make_forecasts: Any, make_schedule: Any, now: Any
 ) -> None:

@@ -73,6 +73,7 @@ def test_the_quota_holds_in_every_window_and_what_is_short_is_told(mixed, now):
     told = runs["plan"].result.shortfalls
     assert told == tuple(shortfalls(rows))
     assert all(one.admission for one in told if "quota" in one.rules)
+    assert read_schedule(project.output / "schedule.json").admission == runs["plan"].result.admission
 
 
 def test_cost_adds_up_to_the_floors_at_their_prices(mixed, now):

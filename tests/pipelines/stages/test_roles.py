@@ -128,6 +128,11 @@ def test_the_calendar_holds_in_local_time_with_its_lead(fleet, now):
     assert (short.start, short.end, short.rules) == (now + HOUR, now + 2 * HOUR, ("ceiling",))
     assert short.replicas > 0
     schedule = read_schedule(project.output / "schedule.json")
+    assert schedule.admission == ran["plan"].result.admission
+    # Prefill is there, and nothing of the classes can be served without decode.
+    for name in project.config.classes_of("chat-decode"):
+        [one] = schedule.admission[name]
+        assert (one.start, one.end, one.share, one.tokens_in_per_s) == (now + HOUR, now + 2 * HOUR, 0, 0)
     works = next(window for window in schedule.pools["chat-decode"].windows if window.start.hour == 10)
     assert (works.min_replicas, works.reason.clamped) == (0, "ceiling")
     assert works.reason.adjustments[-1].name == "works"
