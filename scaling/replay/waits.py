@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-import numpy.typing as npt
 
 from scaling.capacity import Floats, Ints
 from scaling.replay.queue import Queue
@@ -62,22 +61,22 @@ def quantiles(parts: list[Waits], levels: tuple[float, ...], *, longest_s: float
     """Wait (s) at these shares of the tokens of all parts, rounded up to a hundredth of a second. A step's tokens count
     in halves, each at its middle wait; those given up at their stream's patience, those still waiting at `longest_s`.
     """
-    bins: Floats = np.zeros(int(longest_s / _RESOLUTION_S) + 2)
+    waited: list[Floats] = []
+    tokens: list[Floats] = []
     for part in parts:
         served = part.on_time + part.late
         known = served > 0
         first, last = (np.minimum(one[known], longest_s) for one in (part.first_s, part.last_s))
         for place in (0.25, 0.75):
-            np.add.at(bins, _bin(first + (last - first) * place), served[known] / 2)
-        bins[_bin(min(part.patience_s, longest_s))] += part.given_up.sum()
-        bins[_bin(longest_s)] += part.waiting.sum()
-    share = np.cumsum(bins)
+            waited.append(first + (last - first) * place)
+            tokens.append(served[known] / 2)
+        waited.append(np.array([min(part.patience_s, longest_s), longest_s]))
+        tokens.append(np.array([part.given_up.sum(), part.waiting.sum()]))
+    places, counts = np.ceil(np.concatenate(waited) / _RESOLUTION_S - 1e-3), np.concatenate(tokens)
+    order = np.argsort(places)
+    share = np.cumsum(counts[order])
     at = np.searchsorted(share, np.array(levels) * share[-1] * (1 - 1e-12))
-    return [float(place) * _RESOLUTION_S for place in at]
-
-
-def _bin(wait_s: npt.ArrayLike) -> Ints:
-    return np.ceil(np.asarray(wait_s) / _RESOLUTION_S - 1e-3).astype(np.int64)
+    return [float(place) * _RESOLUTION_S for place in places[order][np.minimum(at, len(order) - 1)]]
 
 
 def _reached(done: Floats, position: Floats, *, side: str) -> Floats:
