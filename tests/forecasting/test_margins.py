@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from floorcast.columns import QUANTILE_LEVELS
-from forecasting.margins import RATE, Margins, Pairs
+from forecasting.margins import RATE, Margins, Pairs, conformal
 from forecasting.models.base import IntArray
 from forecasting.series import FloatArray
 
@@ -29,6 +29,13 @@ def estimate(given: Pairs, kind: str = "add", base: float = 0.0, ends: tuple[int
 
 def applied(margins: Margins, path: FloatArray, first: int = 0) -> FloatArray:
     return margins.apply(path, first + np.arange(len(path)), DAY)
+
+
+@pytest.mark.parametrize(("count", "rank"), [(19, 19), (20, 20), (39, 38), (99, 95)])
+def test_few_residuals_widen_a_quantile_to_the_largest_of_them(count: int, rank: int) -> None:
+    """The ceil((n + 1) x 0.95)-th: of 19 the 19th, of 20 the ceil(19.95) = 20th. Without the one added it would be the
+    19th of both."""
+    assert conformal(np.arange(1.0, count + 1), [0.95]).tolist() == [rank]
 
 
 def test_the_95_percent_margin_of_ninety_nine_days_is_the_ninety_sixth_residual() -> None:
