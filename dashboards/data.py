@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -23,12 +24,33 @@ from store.rejects import read_rejects
 
 
 @dataclass(frozen=True)
+class PoolChange:
+    """What the last publication changed of a pool, over the time that it and the one before cover: `status` is `kept`,
+    `added` or `removed`, `causes` are replica-hours, what moved most first."""
+
+    pool: str
+    status: str
+    replica_hours: float
+    causes: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What the last publication changed, against the one before. Pools in name order, those unchanged too."""
+
+    version: int
+    issued_at: datetime
+    pools: tuple[PoolChange, ...]
+
+
+@dataclass(frozen=True)
 class SiteData:
     """What was known at `now`. Frames as in `floorcast.columns`; any of them may be empty.
 
     `floors` are those of the run that was published last, and `publication` is that publication, if there is one.
     `rejects` has one row per source and reason: source, reason, rows, file, row_number, raw (the first example).
-    `costs` are those of the floors; `load` leaves them empty, since they are reckoned and not stored.
+    `costs` are those of the floors, `changed` says what the publication changed; `load` leaves both empty, since they
+    are reckoned and not stored.
     """
 
     config: Config
@@ -44,6 +66,7 @@ class SiteData:
     rejects: pl.DataFrame
     findings: pl.DataFrame
     costs: pl.DataFrame = field(default_factory=partial(empty, COSTS))
+    changed: Changed | None = None
 
 
 def load(store: Store, config: Config, *, now: datetime, days: int = 7) -> SiteData:

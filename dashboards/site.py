@@ -43,7 +43,9 @@ def render_pages(data: SiteData) -> Iterator[tuple[str, str]]:
     pages = {view.name: view.page for view in classes}
     yield (
         "index.html",
-        environment.get_template("index.html").render(pools=pools, classes=classes, **cost_context(data)),
+        environment.get_template("index.html").render(
+            pools=pools, classes=classes, changed=data.changed, **cost_context(data)
+        ),
     )
     floors = data.floors.partition_by("pool", as_dict=True)
     for pool in pools:

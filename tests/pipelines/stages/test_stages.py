@@ -314,6 +314,13 @@ def test_dashboard_writes_a_page_for_each_pool_and_class(published, live, now):
     assert "v1" in done.page.read_text() or "version 1" in done.page.read_text()
 
 
+def test_the_overview_says_what_a_second_publication_changed(published, live, now):
+    live(published, now, "dashboard")
+    assert "Against version" not in (published.site / "index.html").read_text()
+    live(published, now + HOUR, "ingest", "forecast", "plan", "publish", "dashboard")
+    assert "Against version 1" in (published.site / "index.html").read_text()
+
+
 def test_every_stage_is_recorded_with_what_it_said(published, now):
     with open_store(published.store_path) as store:
         runs = store.read("SELECT * FROM runs ORDER BY started_at")
