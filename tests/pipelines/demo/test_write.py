@@ -50,6 +50,8 @@ def test_the_configuration_names_three_pools_and_the_six_classes(config: Config)
     }
     assert (config.step, config.horizon, config.zone) == (timedelta(minutes=5), timedelta(hours=48), "Europe/Berlin")
     assert {pool.capacity.combine for pool in config.pools.values()} == {"max", "sum"}
+    # Only batch may wait: for eleven steps beyond the one that its work arrives in.
+    assert {name: config.wait_steps(name) for name in config.classes if config.wait_steps(name)} == {"batch": 11}
     assert all(timedelta(minutes=2) <= pool.startup.p90 <= timedelta(minutes=8) for pool in config.pools.values())
 
 
