@@ -21,7 +21,7 @@ IN_WINDOWS_S = (300.0, 600.0, 900.0)
 TUNED_DAYS, JUDGED_DAYS = 5, 4
 PAYS = 0.98
 """The gate opens where tuning found floorcast at this share of the overlay's cost or less."""
-_COARSE, _FINE = 12, 28
+_COARSE, _FINALISTS, _BETWEEN, _FINE = 9, 4, 6, 36
 _UTILIZATIONS = {OVERLAY: (0.15, 1.3), FLOORCAST: (0.3, 1.6)}
 _MARGINS = np.linspace(-0.9, 1.5, 9)
 
@@ -65,7 +65,8 @@ def judge(task: Task) -> Judged:
 
 
 def _tune(task: Task, policy: str, *, first: int, last: int) -> dict[str, Any]:
-    """The variant cheapest at the promise in the tuned days, and its utilization then."""
+    """The variant cheapest at the promise in the tuned days, its cost and its utilization then: all variants at a few
+    utilizations, then the best few between the two around the promise."""
     drains = DRAINS_S if task.max_wait_s > DRAINS_S[0] else DRAINS_S[:1]
     variants = [Variant(window_s, drain_s) for window_s in IN_WINDOWS_S for drain_s in drains]
     if policy == FLOORCAST:
@@ -75,23 +76,40 @@ def _tune(task: Task, policy: str, *, first: int, last: int) -> dict[str, Any]:
             for name in LOOKAHEADS
             for level in LEVELS
         ]
-    lanes = [
-        Lane(policy, variant, utilization)
-        for variant in variants
-        for utilization in np.geomspace(*_UTILIZATIONS[policy], _COARSE).tolist()
-    ]
-    figures = _with_lanes(run(task, lanes, first=first, last=last).figures, lanes)
-    by_variant = cost_at(figures.with_columns(policy=pl.col("variant")), ON_TIME)
-    costs = by_variant["gpu_hours"].to_list()
-    known = [(cost, place) for place, cost in enumerate(costs) if cost is not None]
-    cost, place = min(known, default=(None, 0))
-    own = figures.filter(pl.col("variant") == by_variant["policy"][place])
+    coarse = np.geomspace(*_UTILIZATIONS[policy], _COARSE).tolist()
+    rough = _swept(task, policy, [(variant, coarse) for variant in variants], first=first, last=last)
+    ranked = sorted(variants, key=lambda variant: _cost(rough, variant) or np.inf)[:_FINALISTS]
+    finer = [(variant, _around(rough, variant, coarse)) for variant in ranked]
+    figures = pl.concat([rough, _swept(task, policy, finer, first=first, last=last)])
+    best = min(ranked, key=lambda variant: _cost(figures, variant) or np.inf)
+    own = figures.filter(pl.col("variant") == str(tuple(best)))
     kept = own.filter(pl.col("on_time_share") >= ON_TIME).sort("gpu_hours")
     return {
-        "variant": variants[place],
-        "gpu_hours": cost,
+        "variant": best,
+        "gpu_hours": _cost(figures, best),
         "utilization": kept["utilization"][0] if kept.height else own["utilization"].min(),
     }
+
+
+def _swept(
+    task: Task, policy: str, settings: list[tuple[Variant, list[float]]], *, first: int, last: int
+) -> pl.DataFrame:
+    lanes = [Lane(policy, variant, one) for variant, utilizations in settings for one in utilizations]
+    return _with_lanes(run(task, lanes, first=first, last=last).figures, lanes)
+
+
+def _cost(figures: pl.DataFrame, variant: Variant) -> float | None:
+    own = figures.filter(pl.col("variant") == str(tuple(variant)))
+    found: float | None = cost_at(own, ON_TIME)["gpu_hours"][0]
+    return found
+
+
+def _around(figures: pl.DataFrame, variant: Variant, utilizations: list[float]) -> list[float]:
+    """Between the highest utilization tried that keeps the promise and the next."""
+    own = figures.filter(pl.col("variant") == str(tuple(variant)), pl.col("on_time_share") >= ON_TIME)
+    place = utilizations.index(own["utilization"].max()) if own.height else 0  # type: ignore[arg-type]
+    low, high = utilizations[place], utilizations[min(place + 1, len(utilizations) - 1)]
+    return np.geomspace(low, high, _BETWEEN + 2)[1:-1].tolist()
 
 
 def _others(task: Task, overlay: dict[str, Any]) -> list[Lane]:
