@@ -71,7 +71,8 @@ def schedule_deadlines(
     `history` is a DEMAND frame up to the grid's start, `in_force` the floors that were in force in the steps before it
     (columns pool, window_start, min_replicas); without one, all that arrived within the wait is still to be done.
     Quantile and median of a class are moved together; the rung of a step becomes the worst among those whose work may
-    be done in it. A step at which a pool's demand is not known is left as it is, and work does not wait across it.
+    be done in it. A step at which a pool's demand is not known is left as it is, and work does not wait across it;
+    where the first steps are not known, what still waits is done in those after them.
     """
     waits = {name: config.wait_steps(name) for name in figures.classes}
     tolerant = sorted((wait, name) for name, wait in waits.items() if wait)
@@ -125,9 +126,10 @@ def _schedule(
     arriving, work = given.quantile[own], _work(given.quantile[own], place)
     finished = np.arange(arriving.shape[1])
     others = _others(moved.quantile, own, place)
+    waiting = None
     for first, end in _runs(known):
         span = slice(first, end)
-        waiting = _still_waiting(own, wait, place, given, past) if first == 0 else np.zeros((len(METRICS), wait))
+        waiting = _carried(own, wait, place, given, past, first) if waiting is None else np.zeros((len(METRICS), wait))
         arrived = np.concatenate([_work(waiting, place), work[span]])
         total = np.concatenate([[0.0], np.cumsum(arrived)])
         done = _levelled(np.hstack([waiting, arriving[:, span]]), total, others[:, span], place, wait)
@@ -204,16 +206,29 @@ def _ramps(others: Floats, mix: Floats, place: _Place) -> list[Ramp]:
     return ramps(others.sum(axis=0)[None], np.ones((1, others.shape[1]))) if place.adds else ramps(others, mix)
 
 
-def _still_waiting(own: int, wait: int, place: _Place, figures: Figures, past: _Past) -> Floats:
+def _carried(own: int, wait: int, place: _Place, figures: Figures, past: _Past, first: int) -> Floats:
+    """[metrics, wait] what still waits at the `first` known step, by when it arrived.
+
+    What the steps before it did is not known, so it may have been nothing: what was due in them is due at once.
+    """
+    waiting = _still_waiting(own, wait, place, past, coming=figures.quantile[own, :, first])
+    late = min(first, wait - 1)
+    carried = np.zeros_like(waiting)
+    carried[:, 0] = waiting[:, : late + 1].sum(axis=1)
+    carried[:, 1 : wait - late] = waiting[:, late + 1 :]
+    return carried
+
+
+def _still_waiting(own: int, wait: int, place: _Place, past: _Past, *, coming: Floats) -> Floats:
     """[metrics, wait] tokens per second of the last steps' arrivals that are not done yet.
 
     All of them were waiting four waits ago; since then the floors in force did what they had room for beside the other
     classes as observed. Where no floor was in force, or another class was not observed, nothing was done. What has
     waited longer than the wait is late, and is left to those who see the queue. A step that was not observed counts as
-    much as the greatest that was, or as the first to come.
+    much as the greatest that was, or as what is `coming` first [metrics].
     """
     rates = past.rates[own, :, -(1 + _REPLAYED) * wait :]
-    standing = np.fmax(np.nan_to_num(np.fmax.reduce(rates, axis=1)), np.nan_to_num(figures.quantile[own, :, 0]))
+    standing = np.fmax(np.nan_to_num(np.fmax.reduce(rates, axis=1)), np.nan_to_num(coming))
     rates = np.where(np.isnan(rates), standing[:, None], rates)
     work = _work(rates, place)
     steps = rates.shape[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -209,6 +210,29 @@ def test_a_step_not_known_asks_for_fallback_replicas_and_nothing_waits_across_it
     )
     assert made.floors["min_replicas"].to_list()[:6] == [3, 3, 9, 9, 1, 1]
     assert made.floors["rung"].to_list()[:5] == ["fresh", "fresh", "fallback_replicas", "fallback_replicas", "fresh"]
+
+
+def test_what_waits_is_done_after_first_steps_that_are_not_known(make_config, make_forecasts, make_history, now):
+    """20 minutes are three steps of waiting, and 60 came in each of the three before now: due 60 by the end of each of
+    the next three steps. chat is not known in the first, so the 60 due in it are due in the second as well: 120, 60.
+    Where three steps or more are not known, all 180 are due in the next."""
+    config = make_config(classes=CLASSES, startup=SHORT, waits={"batch": "20m"}, fallback_replicas=2)
+    history = make_history({"batch": {now - (1 + i) * STEP: 60.0 if i < 3 else 0.0 for i in range(20)}})
+    for unknown, required in ((0, [6, 6, 6, 0, 0]), (1, [12, 6, 0, 0]), (2, [18, 0, 0]), (5, [18, 0, 0])):
+        forecasts = make_forecasts({"batch": [0.0] * 14, "chat": [None] * unknown + [0.0] * (14 - unknown)})
+        made = plan(config, now=now, forecasts=forecasts, history=history, published=None)
+        # A window covers its own step and the next.
+        expected = [max(pair) for pair in pairwise(required)]
+        assert made.floors["required_replicas"].to_list()[unknown:][: len(expected)] == expected
+
+
+def test_without_history_what_waits_is_what_the_first_known_step_brings(make_config, make_forecasts, make_history, now):
+    """batch is first known in the second step, 30 of it; as much waits from each of the two steps before now. The
+    first two of the three that are due are due at once: 60 and, beside them, 30 a step from then on."""
+    config = make_config(classes={"batch": "main"}, startup=SHORT, waits={"batch": "15m"}, fallback_replicas=2)
+    forecasts = make_forecasts({"batch": [None] + [30.0] * 13})
+    made = plan(config, now=now, forecasts=forecasts, history=NO_HISTORY, published=None)
+    assert made.floors["required_replicas"].to_list()[1] == 6
 
 
 def test_work_keeps_the_rung_of_the_step_it_came_in(make_config, make_forecasts, make_history, now):
