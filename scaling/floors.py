@@ -97,7 +97,8 @@ def plan(
             # What is kept of the classes' spread is known of them whole, or of the same part of each.
             share = np.where(np.ptp(placement.shares[name][:, : widths[name]], axis=0).any(), 1.0, share)
         waiting[name] = part.waiting
-        own[name] = own_demand(pool, part, places, width=widths[name], share=share, peak=peaks[name])
+        hurried = np.array([not config.wait_steps(one) for one in config.classes_of(name)])
+        own[name] = own_demand(pool, part, places, width=widths[name], share=share, peak=peaks[name], hurried=hurried)
     made = {}
     for name, pool in sorted(config.pools.items()):
         made[name] = pool_floors(

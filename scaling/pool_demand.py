@@ -45,19 +45,29 @@ class PoolDemand:
 
 
 def own_demand(
-    pool: Pool, figures: Figures, members: list[int], *, width: int, share: Floats, peak: Floats
+    pool: Pool,
+    figures: Figures,
+    members: list[int],
+    *,
+    width: int,
+    share: Floats,
+    peak: Floats,
+    hurried: npt.NDArray[np.bool_],
 ) -> PoolDemand:
     """The demand of a pool's own classes.
 
     `members` are their positions in the figures, `share` [metrics] what the pool keeps of its classes' spread within
     the `width` steps of the lead window where all their forecasts are fresh, and `peak` [metrics] the factor for its
-    busiest minute, on whatever rung there is a figure.
+    busiest minute, on whatever rung there is a figure. `hurried` [members] are those that may not wait: the others have
+    no busiest minute, so that the factor of a step is that much nearer to 1.
     """
     quantile, median, rung = figures.quantile[members], figures.median[members], figures.rung[members]
     worst = rung.max(axis=0)
     # Further ahead than the lead window, classes err together: a day that is busier than usual is so for all.
     kept_share = np.where((worst == _FRESH) & (np.arange(quantile.shape[2]) < width), share[:, None], 1.0)
-    kept_peak = np.where(worst < _FALLBACK, peak[:, None], 1.0)
+    every = added(quantile)
+    in_haste = np.divide(added(quantile[hurried]), every, out=np.ones_like(every), where=every > 0)
+    kept_peak = np.where(worst < _FALLBACK, 1 + (peak[:, None] - 1) * in_haste, 1.0)
     known = ~np.isnan(quantile)
     return PoolDemand(
         classes=tuple(figures.classes[member] for member in members),

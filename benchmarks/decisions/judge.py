@@ -109,7 +109,8 @@ def _around(figures: pl.DataFrame, variant: Variant, utilizations: list[float]) 
     own = figures.filter(pl.col("variant") == str(tuple(variant)), pl.col("on_time_share") >= ON_TIME)
     place = utilizations.index(own["utilization"].max()) if own.height else 0  # type: ignore[arg-type]
     low, high = utilizations[place], utilizations[min(place + 1, len(utilizations) - 1)]
-    return np.geomspace(low, high, _BETWEEN + 2)[1:-1].tolist()
+    between: list[float] = np.geomspace(low, high, _BETWEEN + 2)[1:-1].tolist()
+    return between
 
 
 def _others(task: Task, overlay: dict[str, Any]) -> list[Lane]:

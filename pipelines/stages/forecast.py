@@ -130,13 +130,15 @@ def _pool_shares(
             members = [(requests[key].series, done[key]) for key in keys]
             cutoff = max(requests[key].cutoff for key in keys)
             share, peak = kept_share(members, quantile=spec.margin.quantile), 1.0
-            if spec.margin.peak:
+            # Work that may wait has no busiest minute.
+            hurried = [member for member, (name, _) in zip(members, keys, strict=True) if not config.wait_steps(name)]
+            if spec.margin.peak and hurried:
                 column = f"peak_{metric.value}_per_s"
                 peaks = [
                     aligned(by_class.get(series.workload_class, demand.clear()), series, column)
-                    for series, _ in members
+                    for series, _ in hurried
                 ]
-                found = peak_factor(members, peaks, quantile=spec.margin.quantile, share=share)
+                found = peak_factor(hurried, peaks, quantile=spec.margin.quantile, share=share)
                 # What is not known now does not lower a floor: the busiest minute stays as it was.
                 peak = before.get((pool, metric.value), 1.0) if found is None else found
             rows.append({"pool": pool, "metric": metric.value, "cutoff": cutoff, "share": share, "peak": peak})

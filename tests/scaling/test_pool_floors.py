@@ -38,7 +38,15 @@ def limited(make_config, make_forecasts, now):
         )
         made = pool_floors(
             config.pools["main"],
-            own_demand(config.pools["main"], figures, [0], width=3, share=np.ones(2), peak=np.ones(2)),
+            own_demand(
+                config.pools["main"],
+                figures,
+                [0],
+                width=3,
+                share=np.ones(2),
+                peak=np.ones(2),
+                hurried=np.ones(1, dtype=bool),
+            ),
             grid,
             windows=12,
             width=3,
