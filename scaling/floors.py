@@ -25,7 +25,7 @@ from scaling.ladder import RUNGS, Grid, gather
 from scaling.moves import Move
 from scaling.placement import Relaxation, place
 from scaling.pool_demand import own_demand, with_taken_over
-from scaling.pool_floors import PoolFloors, pool_floors
+from scaling.pool_floors import PoolFloors, idle_windows, pool_floors
 from scaling.quotas import Claim, ration
 from scaling.reasons import reasons
 
@@ -99,15 +99,18 @@ def plan(
         waiting[name] = part.waiting
         hurried = np.array([not config.wait_steps(one) for one in config.classes_of(name)])
         own[name] = own_demand(pool, part, places, width=widths[name], share=share, peak=peaks[name], hurried=hurried)
+    demands = {name: with_taken_over(pool, own[name], own) for name, pool in config.pools.items()}
     made = {}
     for name, pool in sorted(config.pools.items()):
+        beside = [(config.pools[other], demands[other]) for other in config.together.get(name, ()) if other != name]
         made[name] = pool_floors(
             pool,
-            with_taken_over(pool, own[name], own),
+            demands[name],
             grid,
             windows=windows,
             width=widths[name],
             before=before[name],
+            idle=idle_windows(pool, demands[name], beside, config.step, windows=windows, width=widths[name]),
             limits=limits(pool.calendar, grid, windows=windows, width=widths[name], zone=config.zone)
             if pool.calendar
             else None,

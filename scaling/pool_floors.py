@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeVar
 
 import numpy as np
@@ -72,12 +73,13 @@ def pool_floors(
     windows: int,
     width: int,
     before: Ints,
+    idle: Flags,
     limits: Limits | None = None,
 ) -> PoolFloors:
     """The floors of a pool over `windows` steps from the start of the grid.
 
     `width` is the number of steps that overlap a window and its lead, `before` [1 + windows] what was published before,
-    0 for nothing.
+    0 for nothing, and `idle` [windows] what `idle_windows` says.
     """
     steps = windows + width - 1
     required, binding = required_replicas(
@@ -90,7 +92,6 @@ def pool_floors(
     deciding = np.arange(windows) + _ahead(required, width).argmax(axis=1)
     buffers = buffers_of(pool.margin)
     buffered = apply_buffers(required[deciding], buffers)
-    idle = _idle(pool, demand, grid, windows=windows, width=width)
     whole = np.where(idle, 0, buffered[-1]).astype(np.int64)
     gap = _ahead(unknown & inside, width)
     fallback = fallback_replicas(pool)
@@ -131,16 +132,32 @@ def pool_floors(
     )
 
 
-def _idle(pool: Pool, demand: PoolDemand, grid: Grid, *, windows: int, width: int) -> Flags:
-    """[windows] where demand stays under the pool's threshold over the lead window and the wake-up after it.
+def idle_windows(
+    pool: Pool,
+    demand: PoolDemand,
+    beside: Sequence[tuple[Pool, PoolDemand]],
+    step: timedelta,
+    *,
+    windows: int,
+    width: int,
+) -> Flags:
+    """[windows] where no replica is needed: demand stays under the pool's threshold over the lead window and the
+    wake-up after it.
 
-    A step not known is not under it; past the grid, steps are left out.
+    A request needs a prefill and a decode replica, so of pools planned together all must stay low, each of those
+    `beside` under its own threshold (this pool's where it has none), over the longest of the wake-ups. A step not known
+    is not low; past the grid, steps are left out.
     """
     if pool.scale_to_zero is None:
         return np.zeros(windows, dtype=np.bool_)
-    total = demand.demand[DECISIVE[pool.role]].sum(axis=0)
-    low = (total < pool.scale_to_zero.below_tokens_per_s) & ~demand.unknown
-    reach = width + steps_of(pool.scale_to_zero.wake_up, grid.step)
+    each = [(one, asked, one.scale_to_zero or pool.scale_to_zero) for one, asked in ((pool, demand), *beside)]
+    low = np.logical_and.reduce(
+        [
+            (asked.demand[DECISIVE[one.role]].sum(axis=0) < zero.below_tokens_per_s) & ~asked.unknown
+            for one, asked, zero in each
+        ]
+    )
+    reach = width + max(steps_of(zero.wake_up, step) for _, _, zero in each)
     padded = np.append(low, np.ones(reach, dtype=np.bool_))
     return np.asarray(_ahead(padded, reach)[:windows].all(axis=1))
 

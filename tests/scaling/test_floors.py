@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from floorcast.columns import DEMAND, FLOORS, FORECASTS, POOL_SHARES, empty
+from floorcast.config import Config
 from floorcast.types import Reason
 from scaling.floors import plan
 from scaling.recompute import recompute
@@ -445,6 +446,33 @@ def test_an_idle_pool_goes_to_zero_for_as_long_as_demand_stays_low_past_the_wake
     assert floors["main"] == [1] * 4 + [0] * 8
     floors, _ = _one(make_config(), make_forecasts({"chat": [0.0] * 14}), now)
     assert floors["main"] == [1] * 12, "without scale_to_zero one replica stays"
+
+
+def test_a_prefill_and_a_decode_pool_go_to_zero_together(make_config, make_forecasts, now):
+    """Tokens in are 40, under 50, throughout; tokens out are 200 until step 3, then none. A window and its lead are
+    three steps; the prefill pool wakes up in one more, the decode pool in two more, which both wait for: windows 0 to 3
+    hold replicas in both, those after none in either. A decode pool that is always on is judged by the prefill pool's
+    threshold and wake-up."""
+    base = make_config().pools["main"].model_dump() | {"bounds": {"min": 0, "max": 100}}
+    low = {"below_tokens_per_s": 50}
+    pools = {
+        "p": base | {"role": "prefill", "scale_to_zero": low | {"wake_up": "5m"}},
+        "d": base | {"role": "decode", "scale_to_zero": low | {"wake_up": "10m"}},
+    }
+    rates = {"tokens_in": [40.0] * 14, "tokens_out": [200.0] * 4 + [0.0] * 10}
+    forecasts = pl.concat([make_forecasts({"chat": series}, metrics=(name,)) for name, series in rates.items()])
+
+    def planned() -> dict[str, list[int]]:
+        config = Config.model_validate({"horizon": "1h", "pools": pools, "classes": {"chat": {"pools": ["p", "d"]}}})
+        return _one(config, forecasts, now)[0]
+
+    assert planned() == {"p": [4] * 4 + [0] * 8, "d": [20] * 4 + [0] * 8}
+    late = [0.0] * 9 + [200.0] + [0.0] * 4
+    rates["tokens_out"] = late
+    forecasts = pl.concat([make_forecasts({"chat": series}, metrics=(name,)) for name, series in rates.items()])
+    assert planned() == {"p": [0] * 5 + [4] * 5 + [0] * 2, "d": [0] * 5 + [1] * 2 + [20] * 3 + [0] * 2}
+    pools["d"] = base | {"role": "decode", "bounds": {"min": 1, "max": 100}}
+    assert planned() == {"p": [0] * 6 + [4] * 4 + [0] * 2, "d": [1] * 7 + [20] * 3 + [1] * 2}
 
 
 def test_what_is_not_known_never_scales_to_zero(make_config, make_forecasts, now):

@@ -51,6 +51,7 @@ def limited(make_config, make_forecasts, now):
             windows=12,
             width=3,
             before=np.array(before),
+            idle=np.zeros(12, dtype=bool),
             limits=Limits(np.array(minimums), np.array(ceilings), ["office"] * 12, ["upgrade"] * 12),
         )
         texts = reasons(
