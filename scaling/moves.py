@@ -58,8 +58,9 @@ def moves(
     """The rules in the order of `floorcast.types.RULES`, and the shortfall [windows].
 
     `idle` says in which windows demand stays low enough for no replica, `before` [1 + windows] is what was published
-    for the step before the grid and from there on, and `degraded` says which windows are not below that. A ceiling
-    comes last, so that neither what was published nor a gentle descent lifts a floor over it.
+    for the step before the grid and from there on, and `degraded` says which windows are not below that. What was
+    published applies after the dwell: held on again, each publication would carry it further. A ceiling comes last, so
+    that neither what was published nor a gentle descent lifts a floor over it.
     """
     bounds, shape = pool.bounds, pool.shape
     # What was published under other bounds or multiples.
@@ -68,11 +69,11 @@ def moves(
     raised = np.maximum(scheduled, np.where(idle, lower_bound(pool, idle=True), lower_bound(pool, idle=False)))
     multiples = whole_multiples(raised, shape.multiple_of)
     bounded = np.minimum(multiples, bounds.highest)
-    kept = np.where(degraded, np.maximum(bounded, before[1:]), bounded)
+    held = hold(bounded, published=before, dwell_steps=steps_of(shape.dwell, grid.step))
+    kept = np.where(degraded, np.maximum(held, before[1:]), held)
     stayed = stay(kept, published=before[1:], hysteresis=shape.hysteresis)
-    held = hold(stayed, published=before, dwell_steps=steps_of(shape.dwell, grid.step))
     floors = descend(
-        held,
+        stayed,
         before=int(before[0]),
         first_index=grid.first_index,
         step_down=shape.step_down,
@@ -84,9 +85,9 @@ def moves(
         Move("min_replicas", raised),
         Move("multiple_of", multiples),
         Move("max_replicas", bounded),
+        Move("dwell", held),
         Move("already_published", kept),
         Move("hysteresis", stayed),
-        Move("dwell", held),
         Move("step_down", floors),
         Move("ceiling", np.minimum(floors, limits.ceilings), limits.ceiling_rules),
     )

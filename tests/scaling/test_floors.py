@@ -310,7 +310,7 @@ def _oracle(case, config, now):
     ahead = math.ceil(config.lead("main") / STEP)
     most = pool.bounds.max + pool.bounds.exceed_by
     published = [min(floor, most) for floor in case["published"] or [0] * 13]
-    wanted = []
+    wanted, degraded = [], []
     for window in range(WINDOWS):
         need, worst, unknown, gap = 0.0, 0, False, False
         for step in range(window, window + ahead + 1):
@@ -321,13 +321,8 @@ def _oracle(case, config, now):
                 unknown, gap = True, gap or step < WINDOWS
         floor = 0 if idle(window) else max(buffered(need), 1)
         floor = max(floor, fallback) if gap else floor
-        floor = min(max(floor, pool.bounds.min), most)
-        before = published[window + 1]
-        if worst or unknown:
-            floor = max(floor, before)
-        if floor < before and before - floor <= pool.shape.hysteresis * before + 1e-9:
-            floor = before
-        wanted.append(floor)
+        wanted.append(min(max(floor, pool.bounds.min), most))
+        degraded.append(bool(worst) or unknown)
 
     dwell, every = math.ceil(pool.shape.dwell / STEP), math.ceil(pool.shape.every / STEP)
     floors, floor, epoch = [], published[0], int(now.timestamp() // 300)
@@ -335,6 +330,11 @@ def _oracle(case, config, now):
         held = max(wanted[max(0, window - max(dwell, 1) + 1) : window + 1])
         if window < dwell - 1:
             held = max(held, published[window + 1])
+        before = published[window + 1]
+        if degraded[window]:
+            held = max(held, before)
+        if held < before and before - held <= pool.shape.hysteresis * before + 1e-9:
+            held = before
         down = pool.shape.step_down
         fall = down if down >= 1 else max(1, math.floor(floor * down + 1e-9))
         floor = max(held, floor - (fall if (epoch + window) % every == 0 else 0))
