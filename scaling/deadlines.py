@@ -40,8 +40,8 @@ _MIXES, _BETTER = 4, 2e-3
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a class is served: the pools; replicas required for a token per second, [metrics]; the positions of all
-    classes served there, by metric; and whether the two terms add up or the greater decides."""
+    """Where a class is served: the pool by metric; replicas required for a token per second, [metrics]; the positions
+    of all classes served there, by metric; and whether the two terms add up or the greater decides."""
 
     pools: tuple[str, ...]
     weight: Floats
@@ -110,7 +110,7 @@ def _place(config: Config, figures: Figures, name: str) -> _Place:
     capacities = [config.pools[pool].capacity for pool in served]
     sustained = np.array([capacities[0].prefill_tokens_per_s, capacities[1].decode_tokens_per_s])
     return _Place(
-        pools=tuple(dict.fromkeys(served)),
+        pools=tuple(served),
         weight=1 / (sustained * [capacity.target_utilization for capacity in capacities]),
         beside=tuple(tuple(position[other] for other in config.classes_of(pool)) for pool in served),
         adds=served[0] != served[1] or capacities[0].combine == "sum",
@@ -222,10 +222,10 @@ def _carried(own: int, wait: int, place: _Place, figures: Figures, past: _Past, 
 def _still_waiting(own: int, wait: int, place: _Place, past: _Past, *, coming: Floats) -> Floats:
     """[metrics, wait] tokens per second of the last steps' arrivals that are not done yet.
 
-    All of them were waiting four waits ago; since then the floors in force did what they had room for beside the other
-    classes as observed. Where no floor was in force, or another class was not observed, nothing was done. What has
-    waited longer than the wait is late, and is left to those who see the queue. A step that was not observed counts as
-    much as the greatest that was, or as what is `coming` first [metrics].
+    All of them were waiting four waits ago; since then the floors in force, in advisory mode too, did what they had
+    room for beside the other classes as observed. Where no floor was in force, or another class was not observed,
+    nothing was done. What has waited longer than the wait is late, and is left to those who see the queue. A step that
+    was not observed counts as much as the greatest that was, or as what is `coming` first [metrics].
     """
     rates = past.rates[own, :, -(1 + _REPLAYED) * wait :]
     standing = np.fmax(np.nan_to_num(np.fmax.reduce(rates, axis=1)), np.nan_to_num(coming))
@@ -234,17 +234,30 @@ def _still_waiting(own: int, wait: int, place: _Place, past: _Past, *, coming: F
     steps = rates.shape[1]
     beside = past.rates[:, :, -steps:]
     seen = _known(beside, place)
-    rooms = _ramps(_others(beside, own, place)[:, wait:], _mix(rates, place, wait), place)
-    floors = np.sum([past.floors[pool][-steps:] for pool in place.pools], axis=0)
+    floors = np.stack([past.floors[pool][-steps:] for pool in place.pools])
+    room = _room(floors[:, wait:], _others(beside, own, place)[:, wait:], _mix(rates, place, wait), place)
+    done = np.where(seen[wait:], room, 0.0)
     within = np.convolve(work, np.ones(wait), "valid")
     waiting = within[0]
     for at in range(wait, steps):
-        room = rooms[at - wait].work(floors[at]) if seen[at] and not np.isnan(floors[at]) else 0.0
-        waiting = min(max(waiting + work[at] - room, 0.0), within[at - wait + 1])
+        waiting = min(max(waiting + work[at] - done[at - wait], 0.0), within[at - wait + 1])
     newer = np.cumsum(work[: -wait - 1 : -1])[::-1] - work[-wait:]
     kept = np.clip((waiting - newer) / np.where(work[-wait:] > 0, work[-wait:], 1), 0, 1)
     left: Floats = rates[:, -wait:] * kept
     return left
+
+
+def _room(floors: Floats, others: Floats, mix: Floats, place: _Place) -> Floats:
+    """[steps]: the work that replicas `floors` [metrics, steps] did beside the `others`; none where no floor is known.
+
+    A request is done when both its tokens in and out are: the pool, or the term, with less room for the `mix` decides.
+    """
+    if place.adds and len(set(place.pools)) == 1:
+        room = floors[0] - others.sum(axis=0)
+    else:
+        room = np.divide(floors - others, mix, out=np.full_like(floors, np.inf), where=mix > 0).min(axis=0)
+    done: Floats = np.nan_to_num(np.maximum(room, 0.0))
+    return done
 
 
 def _past(

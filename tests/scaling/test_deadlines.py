@@ -182,6 +182,53 @@ def test_room_is_what_interactive_classes_left_and_none_where_they_were_not_obse
         assert made.floors["min_replicas"][0] == floor
 
 
+@pytest.mark.parametrize(
+    ("prefill", "decode", "first"),
+    [
+        (6, 3, [0, 0, 0]),  # 60 in and 30 out in each step: both did it as it came
+        (9, 0, [6, 6, 0]),  # prefilled or not, nothing was decoded
+        (0, 9, [6, 6, 0]),
+        (100, 2, [2, 2, 0]),  # two thirds were decoded: 40 in and 20 out are left
+        (4, 100, [2, 2, 0]),
+        (4, None, [6, 6, 0]),
+    ],
+)
+def test_of_a_prefill_and_a_decode_pool_the_one_with_less_room_decides(
+    make_config, make_forecasts, make_history, now, prefill, decode, first
+):
+    """60 tokens in and 30 out a second came in each of the two steps before now; replicas of 10 tokens/s. What is left
+    is of the last step and the one before alike, due in this step and the next."""
+    base = make_config(startup=SHORT).pools["main"].model_dump()
+    config = Config.model_validate(
+        {
+            "horizon": "1h",
+            "pools": {role: base | {"role": role} for role in ("prefill", "decode")},
+            "classes": {"batch": {"pools": ["prefill", "decode"], "slo": {"max_wait": "15m"}}},
+        }
+    )
+    history = make_history({"batch": {now - (1 + i) * STEP: 60.0 if i < 2 else 0.0 for i in range(12)}})
+    floors = {"prefill": prefill, "decode": decode}
+    in_force = pl.DataFrame(
+        [
+            {"pool": pool, "window_start": now - at * STEP, "min_replicas": floor}
+            for pool, floor in floors.items()
+            for at in (1, 2)
+            if floor is not None
+        ],
+        schema={"pool": pl.String, "window_start": DEMAND["step_start"], "min_replicas": pl.Int64},
+    )
+    made = plan(
+        config,
+        now=now,
+        forecasts=make_forecasts({"batch": [0.0] * 14}),
+        history=history.with_columns(tokens_out=pl.col("tokens_out") / 2),
+        published=None,
+        in_force=in_force,
+    )
+    done = made.floors.filter(pool="prefill")["required_replicas"].to_list()
+    assert done[:3] == pytest.approx(first)
+
+
 def test_past_steps_not_observed_count_as_the_greatest_that_were(make_config, make_forecasts, make_history, now):
     """The last two steps are missing, before them 50 came once: 50 are due in each of the next two. Without any history
     it is the 20 that are forecast."""
