@@ -163,17 +163,24 @@ def _lead(config: Config, pool: str) -> dict[str, Any]:
 
 
 def _claim(made: PoolFloors, pool: Pool, before: Ints) -> Claim:
-    """What the pool asks of the quotas. What it wants only since its demand is not known, above what was published, it
-    takes from no other pool."""
-    least = np.full_like(made.floors, pool.bounds.min)
+    """What the pool asks of the quotas.
+
+    It takes from no other pool what it wants beyond its need: what the rules of shape hold, and, where its demand is
+    not known or not from a fresh forecast, what is above the floor published before. Where none was, the figures that
+    there are count.
+    """
+    least, already = np.full_like(made.floors, pool.bounds.min), before[1:]
+    wanted = next(move.after for move in made.moves if move.rule == "max_replicas")
+    need = np.where(made.degraded, np.maximum(wanted, already), wanted)
+    guessed = made.on_fallback | ((made.rung > 0) & (already > 0))
+    need = np.where(guessed, np.minimum(need, np.maximum(already, least)), need)
     rates = class_rates(made.class_quantile, made.own)
-    known = np.maximum(before[1:], least)
     return Claim(
         floors=made.floors,
         least=least,
         classes=made.classes,
         parts=class_parts(rates, made.binding, pool.capacity),
-        guessed=np.where(made.on_fallback, np.maximum(made.floors - known, 0), 0),
+        beyond_need=np.maximum(made.floors - need, 0),
     )
 
 

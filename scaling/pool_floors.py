@@ -30,8 +30,8 @@ class PoolFloors:
     `deciding` is the step, from the grid's start, that the other arrays speak of; where `on_fallback`, it is the first
     step not known. `class_quantile`, `class_median` and `class_label` are [classes, metrics, windows]; demand, median,
     share, peak and those `taken` over are [metrics, windows]. `buffered` are the replicas after each of the `buffers`,
-    but for the windows `idle`, which need none; `wanted` are those after all of them or of the fallback, and `moves`
-    the rules that apply after that, in order.
+    but for the windows `idle`, which need none; the windows `degraded` rest on a figure that is not fresh, or miss one;
+    `wanted` are those after all buffers or of the fallback, and `moves` the rules that apply after that, in order.
     """
 
     classes: tuple[str, ...]
@@ -50,6 +50,7 @@ class PoolFloors:
     buffered: tuple[Floats, ...]
     on_fallback: Flags
     idle: Flags
+    degraded: Flags
     rung: npt.NDArray[np.int8]
     wanted: Ints
     shortfall: Ints
@@ -99,13 +100,14 @@ def pool_floors(
     deciding = np.where(on_fallback, np.arange(windows) + gap.argmax(axis=1), deciding)
     rung = _ahead(np.where(missing & inside, np.int8(_FALLBACK), demand.rung[:steps]), width).max(axis=1)
     wanted = np.where(on_fallback, fallback, whole)
+    degraded = (rung > 0) | _ahead(missing, width).any(axis=1)
     rules, shortfall = moves(
         pool,
         wanted,
         grid,
         idle=idle,
         before=before,
-        degraded=(rung > 0) | _ahead(missing, width).any(axis=1),
+        degraded=degraded,
         limits=limits or no_limits(windows),
     )
     return PoolFloors(
@@ -125,6 +127,7 @@ def pool_floors(
         buffered=buffered,
         on_fallback=on_fallback,
         idle=idle,
+        degraded=degraded,
         rung=rung,
         wanted=wanted,
         shortfall=shortfall,

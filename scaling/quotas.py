@@ -19,15 +19,15 @@ class Claim:
     """What one pool asks of the quotas.
 
     `floors` [windows] is asked for, `least` [windows] of it is never cut. `parts` [classes, windows] is the share
-    of the floor that each of its `classes` is the cause of. Of the floor, `guessed` [windows] replicas rest on no
-    figure of demand: they come after all that do.
+    of the floor that each of its `classes` is the cause of. Of the floor, `beyond_need` [windows] replicas are
+    held or guessed, but not needed: they come after all that are.
     """
 
     floors: Ints
     least: Ints
     classes: tuple[str, ...]
     parts: Floats
-    guessed: Ints
+    beyond_need: Ints
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ def ration(config: Config, claims: Mapping[str, Claim]) -> tuple[dict[str, Ints]
 def _layers(config: Config, claim: Claim, windows: Ints) -> tuple[Ints, Floats]:
     """Replicas asked for down to each rank of the fleet, and the weight of what each adds: [ranks + 1, windows].
 
-    The last layer is what is guessed.
+    The last layer is what is beyond the need.
     """
     ranks = sorted({spec.rank for spec in config.classes.values()}, reverse=True)
     floors, parts = claim.floors[windows], claim.parts[:, windows]
-    sure = floors - claim.guessed[windows]
+    sure = floors - claim.beyond_need[windows]
     upto, weights = [], []
     reached = np.zeros(len(windows))
     for level in ranks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import permutations
 from typing import Any
 
@@ -45,14 +46,14 @@ def fleet(pools: dict[str, dict[str, Any]], classes: dict[str, dict[str, Any]], 
     return Config.model_validate({"horizon": "1h", "pools": made, "classes": classes, "quotas": quotas})
 
 
-def claim(floors: list[int], *, least: int = 0, parts: dict[str, float], guessed: int = 0) -> Claim:
+def claim(floors: list[int], *, least: int = 0, parts: dict[str, float], beyond_need: int = 0) -> Claim:
     windows = len(floors)
     return Claim(
         floors=np.array(floors),
         least=np.full(windows, least),
         classes=tuple(parts),
         parts=np.tile(np.array(list(parts.values()))[:, None], windows),
-        guessed=np.full(windows, guessed),
+        beyond_need=np.full(windows, beyond_need),
     )
 
 
@@ -112,14 +113,14 @@ def test_a_shared_pool_is_short_by_the_part_of_its_lower_class() -> None:
     assert (floors["shared"].tolist(), floors["own"].tolist()) == ([7], [6])
 
 
-def test_a_guess_takes_nothing_from_a_known_demand() -> None:
-    """Pool a wants 30 of 32 GPUs, but 25 of them only since its demand is not known; b's 20 come before those."""
+def test_what_is_beyond_the_need_takes_nothing_from_a_need() -> None:
+    """Pool a wants 30 of 32 GPUs, but 25 of them are held or guessed; b's 20 come before those."""
     config = fleet(
         {"a-pool": {}, "b-pool": {}},
         {"a": {"pools": ["a-pool"], "priority": 900}, "b": {"pools": ["b-pool"]}},
         [{"gpu": "H100", "gpus": 32}],
     )
-    claims = {"a-pool": claim([30], parts={"a": 1}, guessed=25), "b-pool": claim([20], parts={"b": 1})}
+    claims = {"a-pool": claim([30], parts={"a": 1}, beyond_need=25), "b-pool": claim([20], parts={"b": 1})}
     floors, _ = ration(config, claims)
     assert (floors["a-pool"].tolist(), floors["b-pool"].tolist()) == ([12], [20])
 
@@ -156,7 +157,7 @@ def rationed(draw: st.DrawFn) -> tuple[Config, dict[str, Claim]]:
                 "kind": draw(st.sampled_from(["chat", "batch"])),
             }
         floors = [least + draw(small) for _ in range(windows)]
-        claims[f"p{place}"] = claim(floors, least=least, parts=parts, guessed=min(draw(small), min(floors) - least))
+        claims[f"p{place}"] = claim(floors, least=least, parts=parts, beyond_need=min(draw(small), min(floors) - least))
     regions = {pool["region"] for pool in pools.values()}
     least_of = {
         region: sum(pool["min"] * pool["size"] for pool in pools.values() if region in (None, pool["region"]))
@@ -265,3 +266,72 @@ def test_a_quota_cut_that_cannot_be_is_refused(make_forecasts: Any, now: Any, af
     )
     with pytest.raises(FloorcastError, match=says):
         recompute(forged, config.pools["main"])
+
+
+def _pair(**shape: Any) -> Config:
+    """Pools `hi` of the higher priority and `lo`, 40 GPUs between them."""
+    config = fleet(
+        {"hi": {"min": 1}, "lo": {"min": 1}},
+        {"top": {"pools": ["hi"], "priority": 200}, "other": {"pools": ["lo"], "priority": 100}},
+        [{"gpu": "H100", "gpus": 40}],
+    )
+    if shape:
+        given = config.model_dump(exclude_unset=True)
+        given["pools"]["hi"]["shape"] = shape
+        return Config.model_validate(given)
+    return config
+
+
+def _floors(made: pl.DataFrame) -> dict[str, list[int]]:
+    return {pool: made.filter(pool=pool)["min_replicas"].to_list() for pool in ("hi", "lo")}
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"step_down": 1, "every": "1h", "dwell": "0s", "hysteresis": 0},
+        {"step_down": 1000, "every": "5m", "dwell": "1h", "hysteresis": 0},
+        {"step_down": 1000, "every": "5m", "dwell": "0s", "hysteresis": 0.9},
+    ],
+)
+def test_what_the_shape_holds_takes_nothing_from_anothers_need(
+    make_forecasts: Any, make_schedule: Any, now: Any, shape: dict[str, Any]
+) -> None:
+    """hi needs 10 of the 30 published for it and goes before lo, which needs 20 of the 40 GPUs: lo gets its 20, and of
+    the 20 that the shape of hi still holds there is room for 10."""
+    made = plan(
+        _pair(**shape),
+        now=now,
+        forecasts=make_forecasts({"top": [100.0] * 14, "other": [200.0] * 14}),
+        history=NO_HISTORY,
+        published=make_schedule([30] * 13, start=now - timedelta(minutes=5), pool="hi"),
+    ).floors
+    assert {pool: floors[:2] for pool, floors in _floors(made).items()} == {"hi": [20, 20], "lo": [20, 20]}
+    reasons = [Reason.model_validate_json(text) for text in made["reason"]]
+    assert {reason.shortfall_replicas for reason in reasons} == {0}
+
+
+def test_an_old_forecast_takes_nothing_from_the_need_of_another_pool(
+    make_forecasts: Any, make_schedule: Any, now: Any
+) -> None:
+    """Median 100, at the quantile 145: both fresh, hi needs 15 and lo 25, all of the 40 GPUs. Where hi's forecast is
+    twelve hours old its spread is doubled and it wants 19, but keeps the 15 that were published."""
+    config = _pair()
+    fresh = make_forecasts({"top": [100.0] * 14, "other": [205.0] * 14}, spread=100.0)
+    first = plan(config, now=now, forecasts=fresh, history=NO_HISTORY, published=None).floors
+    assert _floors(first) == {"hi": [15] * 12, "lo": [25] * 12}
+    schedules = [
+        make_schedule([0, *floors], start=now - timedelta(minutes=5), pool=pool)
+        for pool, floors in _floors(first).items()
+    ]
+    published = schedules[0].model_copy(update={"pools": schedules[0].pools | schedules[1].pools})
+    old = pl.concat(
+        [
+            make_forecasts({"top": [100.0] * 14}, spread=100.0, cutoff=now - timedelta(hours=12)),
+            fresh.filter(workload_class="other"),
+        ]
+    )
+    after = plan(config, now=now, forecasts=old, history=NO_HISTORY, published=published).floors
+    assert _floors(after) == {"hi": [15] * 12, "lo": [25] * 12}
+    nothing = plan(config, now=now, forecasts=old, history=NO_HISTORY, published=None).floors
+    assert _floors(nothing) == {"hi": [19] * 12, "lo": [21] * 12}, "of what was never published the higher goes first"
