@@ -188,6 +188,12 @@ class Reason(Frozen):
     buffers: tuple[Buffer, ...] = ()
     adjustments: tuple[Adjustment, ...] = ()
     classes: dict[str, ClassDemand] = Field(default_factory=dict)
+    placed: dict[str, float] = Field(
+        default_factory=dict,
+        exclude_if=lambda placed: not placed,
+        description="by class that several unified pools serve, the share of it that is placed here throughout the "
+        "window; `classes` has that of the deciding step",
+    )
     takes_over: dict[str, TakenOver] = Field(
         default_factory=dict, exclude_if=lambda taken: not taken, description="by pool"
     )

@@ -74,6 +74,8 @@ def reasons(
     }
     if made.taken:
         columns["takes_over"] = list(_taken(made))
+    if placed is not None:
+        columns["placed"] = list(_placed(made, specs, placed))
     constants = {**lead, "quantile": pool.margin.quantile}
     return [
         to_json({**dict(zip(columns, values, strict=True)), **constants}).decode()
@@ -169,6 +171,14 @@ def _classes(
                 made.classes, window_rates, window_medians, window_models, window_shares, strict=True
             )
         }
+
+
+def _placed(made: PoolFloors, specs: Sequence[WorkloadClass], placed: Floats) -> Iterator[dict[str, float]]:
+    """By class of several pools the share that is placed on this one in the window itself."""
+    several = [place for place, spec in enumerate(specs) if len(spec.pools) > 1]
+    names = [made.classes[place] for place in several]
+    for shares in placed[several, : len(made.wanted)].T.tolist():
+        yield dict(zip(names, shares, strict=True))
 
 
 def _quotas(uses: Sequence[Use], windows: int) -> Iterator[list[dict[str, Any]]]:

@@ -48,9 +48,10 @@ def build_schedule(
     """The schedule of one publication, from `floors` (schema FLOORS), the rung of each pool, and what it was planned
     with; `admission` is what `scaling.fleet_admission` says of the floors.
 
-    Neighbouring steps of equal min_replicas and rung become one window, which carries the reason of its most
-    demanding step: the largest required_replicas, the earliest of equals. Raises PublishError where a pool lacks
-    floors or a rung, a step is missing, doubled or empty, a reason cannot be read, or the validity is not positive.
+    Neighbouring steps of equal min_replicas, rung and placement of classes become one window, which carries the reason
+    of its most demanding step: the largest required_replicas, the earliest of equals. Raises PublishError where a pool
+    lacks floors or a rung, a step is missing, doubled or empty, a reason cannot be read, or the validity is not
+    positive.
     """
     if valid_until <= issued_at:
         raise PublishError(
@@ -190,7 +191,8 @@ def _check_steps(steps: pl.DataFrame, rungs: Mapping[str, Rung]) -> None:
 
 def _merge(steps: pl.DataFrame) -> pl.DataFrame:
     """One row per window: pool, start, end, min_replicas, reason."""
-    run = pl.struct("min_replicas", "rung").rle_id().over("pool")
+    placed = pl.col("reason").str.json_path_match("$.placed").alias("placed")
+    run = pl.struct("min_replicas", "rung", placed).rle_id().over("pool")
     hardest_first = pl.col("reason").sort_by("required_replicas", descending=True, maintain_order=True)
     return (
         steps.group_by("pool", run.alias("run"), maintain_order=True)

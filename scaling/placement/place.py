@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 
 from floorcast.config import Config
 from floorcast.types import FloorSchedule
-from scaling.capacity import Floats, Ints
+from scaling.calendar import limits
+from scaling.capacity import Floats, Ints, Strings
 from scaling.ladder import Figures, Grid
-from scaling.placement.programme import Group, cost, replicas_of, shortage, solve
-
-_HOUR = timedelta(hours=1)
+from scaling.placement.blocks import blocks_of, edges_of, uses_of
+from scaling.placement.programme import Blocks, Group, cost, replicas_of, shortage, solve
 
 _KEEP = 0.02
 """A placement stays while another is not cheaper by more than this share, so that traffic does not flap."""
@@ -64,36 +64,42 @@ def place(
 ) -> Placement:
     """Place the classes of several unified pools at least cost, block of time by block of time.
 
-    A block is what lies between the ends of the pools' lead windows, and after these an hour of the clock; it is
-    placed for the greatest quantile of each class and metric in it, times the pool's `peaks` [metrics] and minimum
-    margin. Blocks that begin within a lead window are integer programmes, later ones their linear relaxation rounded
-    up. A pool has no more than what was published for it, `before` [1 + windows], while it has no time to start. What
-    was placed before, in the block before or at first in `published`, stays unless another placement is cheaper by
-    more than 2 %.
+    A block is what lies between the ends of the pools' lead windows, after these an hour of the clock, and changes of
+    their calendars; it is placed for the greatest quantile of each class and metric in it, times the pool's `peaks`
+    [metrics] and minimum margin. Blocks that begin within a lead window are integer programmes, later ones their linear
+    relaxation rounded up. A pool has no more than what was published for it, `before` [1 + windows], while it has no
+    time to start, and what its calendar lets it. What was placed before, in the block
+    before or at first in `published`, stays unless another placement is cheaper by more than 2 %.
     """
     shares: dict[str, Floats] = {}
     relax: list[Relaxation] = []
-    for names in _groups(config):
+    groups = _groups(config)
+    by_calendar = {
+        name: limits(pool.calendar, grid, windows=grid.count, width=config.lead_steps(name), zone=config.zone)
+        for name, pool in config.pools.items()
+        if groups and pool.calendar
+    }
+    for names in groups:
         group = group_of(config, names, peaks)
-        edges = _edges(config, group, grid)
-        demand = _demand(group, figures, edges)
-        most, waiting = _most(config, group, edges, before)
-        room = _room(config, names)
+        edges = edges_of(config, group, grid, by_calendar)
+        blocks, limiting = blocks_of(
+            config, group, figures, grid, edges, peaks=peaks, limits=by_calendar, before=before, published=published
+        )
         due = int(np.searchsorted(edges[:-1], max(config.lead_steps(name) for name in names)))
         found = np.concatenate(
             [
-                solve(group, demand[:due], most[:due], room, exact=True),
-                solve(group, demand[due:], most[due:], room, exact=False),
+                solve(group, blocks.at(slice(due)), exact=True),
+                solve(group, blocks.at(slice(due, None)), exact=False),
             ]
         )
-        kept = _keep(group, found, demand, most, room, _published_shares(group, published, grid.start))
+        kept = _keep(group, found, blocks, _published_shares(group, published, grid.start))
         lengths = np.diff(edges)
         for place_, name in enumerate(group.pools):
             own = [group.classes.index(member) for member in config.classes_of(name)]
             shares[name] = np.repeat(kept[:, own, place_], lengths, axis=0).T
         times = [grid.start + edge * grid.step for edge in edges.tolist()]
-        relax += _relaxations(config, group, kept, demand, most, waiting, room, times)
-        relax += _class_relaxations(group, kept, demand, most, room, times)
+        relax += _relaxations(config, group, kept, blocks, limiting, times)
+        relax += _class_relaxations(group, kept, blocks, times)
     return Placement(shares, tuple(relax))
 
 
@@ -119,25 +125,18 @@ def group_of(config: Config, names: list[str], peaks: Mapping[str, Floats]) -> G
     """The programme of some unified pools, with the `peaks` [metrics] of each."""
     pools = [config.pools[name] for name in names]
     classes = sorted({member for name in names for member in config.classes_of(name)})
-    uses = []
-    for name, pool in zip(names, pools, strict=True):
-        rates = np.array([pool.capacity.prefill_tokens_per_s, pool.capacity.decode_tokens_per_s])
-        busy = np.asarray(peaks[name]) * (1 + pool.margin.minimum) / (rates * pool.capacity.target_utilization)
-        uses.append(busy[None, :] if pool.capacity.combine == "sum" else np.diag(busy))
     spec = [config.classes[member] for member in classes]
     spot = np.array([pool.gpu.spot for pool in pools])
     gpus = np.array([pool.gpu.per_replica for pool in pools], dtype=float)
     # A pool without a price takes part through a quota alone: its classes have no other place.
     usd = np.array([pool.gpu.price or 0.0 for pool in pools]) * gpus
-    warm = np.array([pool.margin.warm for pool in pools], dtype=float)
     return Group(
         pools=tuple(names),
         classes=tuple(classes),
         usd=usd,
         gpus=gpus,
-        least=np.maximum(warm, [pool.bounds.min for pool in pools]),
-        warm=warm,
-        per_token=tuple(uses),
+        warm=np.array([pool.margin.warm for pool in pools], dtype=float),
+        per_token=tuple(uses_of(pool, peaks[name]) for name, pool in zip(names, pools, strict=True)),
         place=np.array([[one.pools.index(name) if name in one.pools else -1 for name in names] for one in spec]),
         spot={k: (spot, one.max_spot_share) for k, one in enumerate(spec) if one.max_spot_share is not None},
         long={
@@ -156,60 +155,14 @@ def group_of(config: Config, names: list[str], peaks: Mapping[str, Floats]) -> G
     )
 
 
-def _edges(config: Config, group: Group, grid: Grid) -> Ints:
-    """Steps at which a block begins, and the end of the grid."""
-    leads = [config.lead_steps(name) - 1 for name in group.pools]
-    per_hour = max(1, _HOUR // grid.step)
-    hours = np.flatnonzero((grid.first_index + np.arange(grid.count)) % per_hour == 0)
-    inside = [*leads, *hours[hours > max(leads)].tolist()]
-    return np.unique([0, *(edge for edge in inside if edge < grid.count), grid.count])
-
-
-def _demand(group: Group, figures: Figures, edges: Ints) -> Floats:
-    """The greatest quantile of each block: [blocks, classes, 2]. What is not known is 0, and goes where it is first
-    wanted."""
-    members = [figures.classes.index(name) for name in group.classes]
-    known = np.nan_to_num(figures.quantile[members])
-    return np.maximum.reduceat(known, edges[:-1], axis=2).transpose(2, 0, 1)
-
-
-def _most(config: Config, group: Group, edges: Ints, before: Mapping[str, Ints]) -> tuple[Floats, Floats]:
-    """Replicas that can be there [blocks, pools], and in which of them for want of time to start.
-
-    Where nothing was published for a pool, nothing is known of what it has, and its bounds alone hold.
-    """
-    most = np.tile(np.array([config.pools[name].bounds.max for name in group.pools], dtype=float), (len(edges) - 1, 1))
-    waiting = np.zeros_like(most, dtype=bool)
-    for place_, name in enumerate(group.pools):
-        floors = before[name][1:]
-        if not before[name].any():
-            continue
-        late = edges[:-1] < config.lead_steps(name) - 1
-        there = np.minimum.reduceat(floors, np.minimum(edges[:-1], len(floors) - 1))
-        waiting[:, place_] = late & (there < most[:, place_])
-        most[:, place_] = np.where(late, np.minimum(there, most[:, place_]), most[:, place_])
-    return np.maximum(most, group.least), waiting
-
-
-def _room(config: Config, names: list[str]) -> Floats:
-    """GPUs of each quota that the group may take: what the minimums of other pools do not."""
-    room = []
-    for quota in config.quotas:
-        covered = {name: pool for name, pool in config.pools.items() if quota.covers(pool)}
-        others = [pool.bounds.min * pool.gpu.per_replica for name, pool in covered.items() if name not in names]
-        if covered.keys() & set(names):
-            room.append(quota.gpus - sum(others))
-    return np.array(room, dtype=float)
-
-
-def _keep(group: Group, found: Floats, demand: Floats, most: Floats, room: Floats, first: Floats | None) -> Floats:
+def _keep(group: Group, found: Floats, blocks: Blocks, first: Floats | None) -> Floats:
     """The shares found, but those of the block before (at first those published) where they cost hardly more."""
     kept = found.copy()
-    best = cost(group, found, demand, most, room)
+    best = cost(group, found, blocks)
     last = first
     for block in range(len(found)):
         if last is not None:
-            stays = cost(group, last[None], demand[[block]], most[[block]], room)[0]
+            stays = cost(group, last[None], blocks.at([block]))[0]
             if stays <= best[block] * (1 + _KEEP):
                 kept[block] = last
         last = kept[block]
@@ -218,13 +171,13 @@ def _keep(group: Group, found: Floats, demand: Floats, most: Floats, room: Float
 
 def _published_shares(group: Group, published: FloorSchedule | None, at: datetime) -> Floats | None:
     """The shares that were published for `at`, if they are of the same classes and pools, and within their limits."""
-    shares = np.zeros((len(group.classes), len(group.pools)))
+    shares = ((group.place >= 0) & ((group.place >= 0).sum(axis=1, keepdims=True) == 1)).astype(np.float64)
     for place_, name in enumerate(group.pools):
         windows = published.pools[name].windows if published and name in published.pools else ()
         reason = next((window.reason for window in windows if window.start <= at < window.end), None)
-        for member, demand in reason.classes.items() if reason else ():
+        for member, share in reason.placed.items() if reason else ():
             if member in group.classes:
-                shares[group.classes.index(member), place_] = demand.share
+                shares[group.classes.index(member), place_] = share
     right = np.abs(shares.sum(axis=1) - 1).max() < _EDGE and not shares[group.place < 0].any()
     spot = all(shares[k, those].sum() <= most + _EDGE for k, (those, most) in group.spot.items())
     long = all(shares[k, those].sum() >= least - _EDGE for k, (those, least) in group.long.items())
@@ -232,23 +185,16 @@ def _published_shares(group: Group, published: FloorSchedule | None, at: datetim
 
 
 def _relaxations(
-    config: Config,
-    group: Group,
-    shares: Floats,
-    demand: Floats,
-    most: Floats,
-    waiting: Floats,
-    room: Floats,
-    times: list[datetime],
+    config: Config, group: Group, shares: Floats, blocks: Blocks, limiting: Strings, times: list[datetime]
 ) -> list[Relaxation]:
-    """Which limits would have to give, over runs of blocks."""
-    replicas = replicas_of(group, shares, demand)
-    over, beyond = shortage(group, replicas, most, room)
+    """Which limits would have to give, over runs of blocks; `limiting` [blocks, pools] names those of the pools."""
+    over, beyond = shortage(group, replicas_of(group, shares, blocks), blocks)
     quotas = [quota for quota in config.quotas if any(quota.covers(config.pools[name]) for name in group.pools)]
-    lacks: dict[str, Floats] = {}
-    for place_, name in enumerate(group.pools):
-        lacks[f"startup.p90 of {name}"] = np.where(waiting[:, place_], over[:, place_], 0)
-        lacks[f"bounds.max of {name}"] = np.where(waiting[:, place_], 0, over[:, place_])
+    lacks = {
+        limit: np.where(limiting[:, place_] == limit, over[:, place_], 0)
+        for place_ in range(len(group.pools))
+        for limit in dict.fromkeys(limiting[:, place_].tolist())
+    }
     lacks |= {f"quota {quota.label}": beyond[:, place_] for place_, quota in enumerate(quotas)}
     return [
         Relaxation(times[run[0]], times[run[-1] + 1], limit, int(by[run].max()))
@@ -257,18 +203,16 @@ def _relaxations(
     ]
 
 
-def _class_relaxations(
-    group: Group, shares: Floats, demand: Floats, most: Floats, room: Floats, times: list[datetime]
-) -> list[Relaxation]:
+def _class_relaxations(group: Group, shares: Floats, blocks: Blocks, times: list[datetime]) -> list[Relaxation]:
     """Which limits of classes stand in the way where replicas or GPUs are lacked, and at what they would not."""
-    over, beyond = shortage(group, replicas_of(group, shares, demand), most, room)
-    short = over.any(axis=1) | beyond.any(axis=1)
+    over, beyond = shortage(group, replicas_of(group, shares, blocks), blocks)
+    short = np.asarray(over.any(axis=1) | beyond.any(axis=1))
     if not short.any() or not (group.spot or group.long):
         return []
-    soft = solve(group, demand[short], most[short], room, exact=False, soft=True)
+    soft = solve(group, blocks.at(short), exact=False, soft=True)
     found = []
-    for key, limits, sign in (("max_spot_share", group.spot, 1), ("long_context.share", group.long, -1)):
-        for one, (those, limit) in limits.items():
+    for key, limited, sign in (("max_spot_share", group.spot, 1), ("long_context.share", group.long, -1)):
+        for one, (those, limit) in limited.items():
             used = np.full(len(shares), limit)
             used[short] = soft[:, one, those].sum(axis=1)
             given = sign * (used - limit)

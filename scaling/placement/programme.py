@@ -35,18 +35,17 @@ _DECIMALS = 6
 class Group:
     """Pools and classes that must be placed together. P pools, K classes, Q quotas, R resources of a replica.
 
-    `usd` [P] is the price of a replica-hour, `gpus` [P] what it takes, `least` [P] replicas that are there anyway,
-    `warm` [P] those of a pool that carry no load. `per_token` [P, R, 2] is the replicas that a token per second in or
-    out keeps busy. `place` [K, P] is a pool's position in the class's list, from 0, or -1 where it does not serve it.
-    `spot` and `long` hold for classes that have one a limit: the pools [P] it speaks of, and the most or the least
-    share. `quotas` [Q, P] are GPUs of a quota that a replica takes.
+    `usd` [P] is the price of a replica-hour, `gpus` [P] what it takes, `warm` [P] replicas of a pool that carry no
+    load. `per_token` [P, R, 2] is the replicas that a token per second in or out keeps busy. `place` [K, P] is a pool's
+    position in the class's list, from 0, or -1 where it does not serve it. `spot` and `long` hold for classes that have
+    one a limit: the pools [P] it speaks of, and the most or the least share. `quotas` [Q, P] are GPUs of a quota that a
+    replica takes.
     """
 
     pools: tuple[str, ...]
     classes: tuple[str, ...]
     usd: Floats
     gpus: Floats
-    least: Floats
     warm: Floats
     per_token: tuple[Floats, ...]
     place: npt.NDArray[np.int64]
@@ -61,24 +60,37 @@ class Group:
         return classes, pools
 
 
-def solve(group: Group, demand: Floats, most: Floats, room: Floats, *, exact: bool, soft: bool = False) -> Floats:
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of time of a group: `demand` [blocks, K, 2] in tokens per second in and out, replicas that are there
+    anyway, `least` [blocks, P], and that can be there, `most` [blocks, P], and `room` [blocks, Q], GPUs of each quota.
+    """
+
+    demand: Floats
+    least: Floats
+    most: Floats
+    room: Floats
+
+    def at(self, which: slice | list[int] | npt.NDArray[np.bool_]) -> Blocks:
+        """Some of them."""
+        return Blocks(self.demand[which], self.least[which], self.most[which], self.room[which])
+
+
+def solve(group: Group, blocks: Blocks, *, exact: bool, soft: bool = False) -> Floats:
     """Shares [blocks, K, P] of each class on each pool, at the least cost of whole replicas.
 
-    `demand` [blocks, K, 2] is tokens per second in and out, `most` [blocks, P] the replicas that can be there, `room`
-    [Q] the GPUs of each quota. What cannot be had is lacked at a price above all others, so that there is always an
+    What cannot be had is lacked at a price above all others, so that there is always an
     answer; `shortage` says how much. Not `exact`, replicas may be parts of one. `soft`, the classes' own limits give
     way where that helps, by as little as does.
     """
-    matrices = [_rows(group, block) for block in demand]
-    if not matrices:
+    if not len(blocks.demand):
         return np.zeros((0, *group.place.shape))
     if exact:
-        one_by_one = [
-            _solve(group, [rows], most[[at]], room, _soft_costs(group, demand[[at]], soft=soft), exact=True)
-            for at, rows in enumerate(matrices)
-        ]
-        return np.concatenate(one_by_one)
-    return _solve(group, matrices, most, room, _soft_costs(group, demand, soft=soft), exact=False)
+        one_by_one = [blocks.at([place]) for place in range(len(blocks.demand))]
+        return np.concatenate(
+            [_solve(group, one, _soft_costs(group, one.demand, soft=soft), exact=True) for one in one_by_one]
+        )
+    return _solve(group, blocks, _soft_costs(group, blocks.demand, soft=soft), exact=False)
 
 
 def _soft_costs(group: Group, demand: Floats, *, soft: bool) -> Floats:
@@ -94,26 +106,27 @@ def _soft_costs(group: Group, demand: Floats, *, soft: bool) -> Floats:
     return costs
 
 
-def replicas_of(group: Group, shares: Floats, demand: Floats) -> Floats:
-    """Whole replicas [blocks, P] that the shares ask for."""
+def replicas_of(group: Group, shares: Floats, blocks: Blocks) -> Floats:
+    """Whole replicas [blocks, P] that the shares ask for. Where nothing is placed, none is warm that cannot be."""
     load = np.zeros((len(shares), len(group.pools)))
     for pool, uses in enumerate(group.per_token):
-        busy = np.einsum("bk,bkm,rm->br", shares[:, :, pool], demand, uses)
+        busy = np.einsum("bk,bkm,rm->br", shares[:, :, pool], blocks.demand, uses)
         load[:, pool] = busy.max(axis=1)
-    whole: Floats = np.maximum(np.ceil(load - 1e-9 * np.maximum(load, 1)) + group.warm, group.least)
+    warm = np.where(load > 0, group.warm, np.minimum(group.warm, blocks.most))
+    whole: Floats = np.maximum(np.ceil(load - 1e-9 * np.maximum(load, 1)) + warm, blocks.least)
     return whole
 
 
-def shortage(group: Group, replicas: Floats, most: Floats, room: Floats) -> tuple[Floats, Floats]:
+def shortage(group: Group, replicas: Floats, blocks: Blocks) -> tuple[Floats, Floats]:
     """Replicas above what can be there [blocks, P], and GPUs above each quota [blocks, Q]."""
-    over = np.maximum(replicas - most, 0)
-    return over, np.maximum(replicas @ group.quotas.T - room, 0)
+    over = np.maximum(replicas - blocks.most, 0)
+    return over, np.maximum(replicas @ group.quotas.T - blocks.room, 0)
 
 
-def cost(group: Group, shares: Floats, demand: Floats, most: Floats, room: Floats) -> Floats:
+def cost(group: Group, shares: Floats, blocks: Blocks) -> Floats:
     """USD per hour of whole replicas [blocks], what is lacked included at its price."""
-    replicas = replicas_of(group, shares, demand)
-    over, beyond = shortage(group, replicas, most, room)
+    replicas = replicas_of(group, shares, blocks)
+    over, beyond = shortage(group, replicas, blocks)
     lacking = _LACKING * float((group.usd / group.gpus).max())
     total: Floats = replicas @ group.usd + lacking * (over @ group.gpus + beyond.sum(axis=1))
     return total
@@ -156,17 +169,10 @@ def _rows(group: Group, demand: Floats) -> tuple[Floats, Floats, Floats]:
     return np.array(rows), low, high
 
 
-def _solve(
-    group: Group,
-    matrices: list[tuple[Floats, Floats, Floats]],
-    most: Floats,
-    room: Floats,
-    give: Floats,
-    *,
-    exact: bool,
-) -> Floats:
+def _solve(group: Group, blocks: Blocks, give: Floats, *, exact: bool) -> Floats:
     classes, pools = group.pairs
-    count, quotas, blocks = len(group.pools), len(group.quotas), len(matrices)
+    matrices = [_rows(group, demand) for demand in blocks.demand]
+    count, quotas, number = len(group.pools), len(group.quotas), len(matrices)
     price = float((group.usd / group.gpus).max())
     one_cost = np.concatenate(
         [
@@ -177,15 +183,15 @@ def _solve(
         ]
     )
     may = np.isfinite(give)
-    costs = np.hstack([np.tile(one_cost, (blocks, 1)), np.where(may, give, 0)])
-    lower = np.concatenate([group.least, np.zeros(count + quotas + len(classes) + give.shape[1])])
+    costs = np.hstack([np.tile(one_cost, (number, 1)), np.where(may, give, 0)])
+    lower = np.hstack([blocks.least, np.zeros((number, count + quotas + len(classes) + give.shape[1]))])
     within = np.concatenate([np.full(2 * count + quotas, np.inf), np.ones(len(classes))])
-    upper = np.hstack([np.tile(within, (blocks, 1)), may.astype(float)])
+    upper = np.hstack([np.tile(within, (number, 1)), may.astype(float)])
     highs = []
     for block, (_, _, high) in enumerate(matrices):
         # In the order of `_rows`: what is not a number there depends on the block.
         filled = high.copy()
-        filled[np.isnan(high)] = np.concatenate([room, most[block]])
+        filled[np.isnan(high)] = np.concatenate([blocks.room[block], blocks.most[block]])
         highs.append(filled)
     found = milp(
         costs.ravel(),
@@ -194,20 +200,20 @@ def _solve(
             np.concatenate([low for _, low, _ in matrices]),
             np.concatenate(highs),
         ),
-        bounds=Bounds(np.tile(lower, blocks), upper.ravel()),
-        integrality=np.tile(np.concatenate([np.ones(count), np.zeros(len(lower) - count)]), blocks) * exact,
+        bounds=Bounds(lower.ravel(), upper.ravel()),
+        integrality=np.tile(np.arange(lower.shape[1]) < count, number) * exact,
         options={"node_limit": _NODES} if exact else {},
     )
     if found.x is None and exact:
-        return _solve(group, matrices, most, room, give, exact=False)
+        return _solve(group, blocks, give, exact=False)
     if found.x is None:
         raise FloorcastError(
             f"the placement of {', '.join(group.classes)} was not solved: {found.message}",
             where=f"pools {', '.join(group.pools)}",
             remedy="name one pool for each of these classes until it is mended, and report it as a bug",
         )
-    values = found.x.reshape(blocks, -1)[:, 2 * count + quotas : 2 * count + quotas + len(classes)]
-    shares = np.zeros((blocks, len(group.classes), count))
+    values = found.x.reshape(number, -1)[:, 2 * count + quotas : 2 * count + quotas + len(classes)]
+    shares = np.zeros((number, len(group.classes), count))
     shares[:, classes, pools] = np.clip(values, 0, 1).round(_DECIMALS)
     # What rounding leaves goes to the largest share of each class.
     largest = shares.argmax(axis=2)[:, :, None]

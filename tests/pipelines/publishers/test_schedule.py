@@ -65,6 +65,19 @@ def test_steps_of_different_rungs_do_not_merge(schedule_of):
     assert [(w.end - w.start) / timedelta(minutes=5) for w in schedule.pools["chat"].windows] == [1, 2]
 
 
+def test_steps_of_different_placements_do_not_merge(floors_of):
+    floors = floors_of({"chat": [(3, 2.1), (3, 2.6), (3, 2.2), (3, 2.4)]})
+    reasons = [json.loads(text) for text in floors["reason"]]
+    texts = [
+        json.dumps(one | {"placed": {"chat": share}}) for one, share in zip(reasons, (0.4, 0.4, 0.3, 0.3), strict=True)
+    ]
+    windows = build(floors.with_columns(reason=pl.Series(texts))).pools["chat"].windows
+    assert [(w.reason.placed, w.reason.required_replicas) for w in windows] == [
+        ({"chat": 0.4}, 2.6),
+        ({"chat": 0.3}, 2.4),
+    ]
+
+
 def test_a_schedule_carries_what_it_was_given(floors_of):
     floors = floors_of({"chat": [(3, 2.1)]})
     berlin = timezone(timedelta(hours=1))
