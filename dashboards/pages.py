@@ -67,8 +67,8 @@ def cost_context(data: SiteData) -> dict[str, object]:
     priced = data.costs.filter(pl.col("usd").is_not_null())
     drawn = chart(
         cost_figure(priced),
-        title="Cost of the floors",
-        caption="Over the horizon, by the class that causes it, on its pools.",
+        title="By class",
+        caption="Over the horizon; each class on its pools.",
         label="Bars of the cost of each class over the horizon; the table below has the numbers",
     )
     return {"costs": rows.to_dicts(), "cost_chart": drawn if priced.height else None}

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import polars as pl
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from dashboards.data import SiteData, count_rejects
 from floorcast.columns import (
     ACCURACY,
+    COSTS,
     DEMAND,
     DRIFT,
     FINDINGS,
@@ -292,6 +293,16 @@ def site_data(config: Config) -> SiteData:
         rejects=count_rejects(conform(rejects, REJECTS)),
         findings=findings(),
     )
+
+
+@pytest.fixture(scope="session")
+def costs() -> pl.DataFrame:
+    rows = [
+        ("chat-70b", "chat", date(2026, 11, 30), 12.0, 48.0, 432_000.0),
+        ("chat-70b", "agent", date(2026, 11, 30), 6.0, 24.0, None),
+        ("batch-8b", "nightly-batch", date(2026, 11, 30), 3.5, None, 1e6),
+    ]
+    return pl.DataFrame(rows, schema=dict(COSTS), orient="row")
 
 
 @pytest.fixture(scope="session")

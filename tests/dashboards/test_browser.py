@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -42,9 +44,10 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def site(renamed: Callable[[str], SiteData], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With one class whose name would be markup wherever it were not escaped."""
-    return build_site(renamed(HOSTILE), tmp_path_factory.mktemp("built") / "site").parent
+def site(renamed: Callable[[str], SiteData], costs: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With one class whose name would be markup wherever it were not escaped, and with every figure there is."""
+    data = replace(renamed(HOSTILE), costs=costs)
+    return build_site(data, tmp_path_factory.mktemp("built") / "site").parent
 
 
 def watched(browser: Browser, *, width: int, scheme: str) -> tuple[Page, list[str]]:
@@ -65,18 +68,19 @@ def watched(browser: Browser, *, width: int, scheme: str) -> tuple[Page, list[st
 @pytest.mark.parametrize("width", [1440, 390])
 def test_every_page_is_drawn_whole_and_quiet(browser: Browser, site: Path, width: int, scheme: str) -> None:
     page, faults = watched(browser, width=width, scheme=scheme)
-    drawn = 0
+    drawn: dict[str, int] = {}
     for file in sorted(site.glob("*.html")):
         page.goto(file.as_uri())
         page.wait_for_function("() => [...document.querySelectorAll('.plot')].every(p => p.querySelector('.main-svg'))")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{file.name} overflows"
         paths = page.evaluate(VISIBLE)
         assert all(paths), f"{file.name}: a figure without lines, points or bars: {paths}"
-        drawn += len(paths)
+        drawn[file.name] = len(paths)
         assert page.locator("h1").count() == 1
         assert page.locator(".plot:not([aria-label])").count() == 0
         assert page.title().endswith("floorcast")
-    assert drawn > 20
+    assert sum(drawn.values()) > 20
+    assert drawn["index.html"] == 1, "the cost of the floors"
     assert faults == []
     page.context.close()
 

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
 
 import polars as pl
-import pytest
 
 from dashboards.figures.costs import cost_figure
 from dashboards.site import render_pages
-from floorcast.columns import COSTS
-
-ROWS = [
-    ("chat-70b", "chat", date(2026, 11, 30), 12.0, 48.0, 432_000.0),
-    ("chat-70b", "agent", date(2026, 11, 30), 6.0, 24.0, None),
-    ("batch-8b", "nightly-batch", date(2026, 11, 30), 3.5, None, 1e6),
-]
-
-
-@pytest.fixture
-def costs() -> pl.DataFrame:
-    return pl.DataFrame(ROWS, schema=dict(COSTS), orient="row")
 
 
 def test_the_overview_shows_cost_and_no_number_where_it_is_not_known(site_data, costs):
@@ -31,7 +17,20 @@ def test_the_overview_shows_cost_and_no_number_where_it_is_not_known(site_data, 
     rows = section.split("<tbody>")[1].split("</tr>")
     assert "3.5" in rows[2]
     assert "0.00" not in rows[2]
+    assert '<h2 id="cost">Cost of the floors</h2>' in page
+    assert "<h3>Cost of the floors</h3>" not in page, "the heading is not said twice"
     assert 'id="cost"' not in dict(render_pages(site_data))["index.html"]
+
+
+def test_only_a_page_with_a_figure_loads_what_draws_it(site_data, costs):
+    loads = {
+        name: ('class="plot"' in page, "plotly.min.js" in page)
+        for data in (site_data, replace(site_data, costs=costs))
+        for name, page in ((f"{data.costs.height} costs, {file}", page) for file, page in render_pages(data))
+    }
+    assert loads["3 costs, index.html"] == (True, True)
+    assert loads["0 costs, index.html"] == (False, False)
+    assert [name for name, (has, loaded) in loads.items() if has and not loaded] == []
 
 
 def test_the_dearest_class_is_at_the_top_with_its_pools(costs):
