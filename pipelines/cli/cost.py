@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from floorcast.errors import NotFoundError
 from floorcast.units import format_time
 from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
 from pipelines.cli.output import say, say_json, say_table
@@ -34,21 +33,15 @@ def register(app: typer.Typer) -> None:
         Example:
           floorcast cost --config floorcast.yaml
         """
+        from pipelines.cli.published import published_by
         from scaling.money import costs, splits
         from store.connection import open_store
         from store.floors import read_floors
         from store.forecasts import read_forecast
-        from store.publications import latest_publication
 
         project, moment = project_of(config, data), now_or(now)
         with open_store(project.store_path) as store:
-            record = latest_publication(store, at=moment)
-            if record is None:
-                raise NotFoundError(
-                    f"nothing was published by {format_time(moment)}",
-                    where=str(project.store_path),
-                    remedy="run `floorcast cycle` first",
-                )
+            record = published_by(store, moment)
             floors, forecasts = read_floors(store, record.run_id), read_forecast(store, at=record.issued_at)
         found = costs(project.config, floors=floors, forecasts=forecasts)
         cheapest = list(splits(project.config, floors))

@@ -65,6 +65,12 @@ def _versions(project: Project, first: int | None, second: int | None) -> tuple[
                 where=str(project.store_path),
                 remedy=f"use one from {known[0]} to {known[-1]}" if known else "run `floorcast cycle` first",
             )
+    if first is not None and second is not None and first >= second:
+        raise typer.BadParameter(
+            f"version {second} is not later than version {first}"
+            + (f"; give the earlier one first: floorcast diff {second} {first}" if first > second else ""),
+            param_hint="B",
+        )
     last = second if second is not None else known[-1] if known else 0
     earlier = [version for version in known if version < last]
     if first is None and not earlier:

@@ -179,22 +179,16 @@ def find(
     The step's own row is read from the store, since a published window joins steps of equal floors and carries
     only its most demanding one's reason. Raises NotFoundError.
     """
+    from pipelines.cli.published import published_by
     from pipelines.publishers.schedule import floor_due
     from store.connection import open_store
     from store.floors import read_floors
     from store.forecasts import read_forecast
-    from store.publications import latest_publication
 
     if not project.store_path.exists():
         raise NotFoundError("no database yet", where=str(project.store_path), remedy="run `floorcast cycle` first")
     with open_store(project.store_path) as store:
-        record = latest_publication(store, at=min(asked, now))
-        if record is None:
-            raise NotFoundError(
-                f"nothing was published by {format_time(min(asked, now))}",
-                where=str(project.store_path),
-                remedy="run `floorcast cycle` first, or ask about a later time",
-            )
+        record = published_by(store, min(asked, now), option="--at" if asked < now else "--now")
         rows = read_floors(store, record.run_id)
         forecasts = read_forecast(store, at=record.issued_at)
     schedule = FloorSchedule.model_validate_json(record.schedule)

@@ -114,10 +114,9 @@ def _last_published(project: Project) -> datetime:
 
     if not project.store_path.exists():
         raise NotFoundError("no database yet", where=str(project.store_path), remedy="run `floorcast cycle` first")
-    clock = datetime.now(UTC)
     with open_store(project.store_path) as store:
-        record = latest_publication(store, at=clock)
-    return clock if record is None else record.issued_at
+        record = latest_publication(store)
+    return datetime.now(UTC) if record is None else record.issued_at
 
 
 def _covered_until(project: Project, as_of: datetime) -> datetime | None:

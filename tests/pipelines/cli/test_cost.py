@@ -132,4 +132,8 @@ def test_with_nothing_published_it_says_what_to_run(main, folder):
     ran = main("cost", "--now", "2026-11-29T00:00", cwd=folder)
     assert (ran.code, ran.out) == (7, "")
     assert "nothing was published by 2026-11-29T00:00:00Z" in ran.err
-    assert "run `floorcast cycle` first" in ran.err
+    said = "the newest is version 7, issued 2026-11-30T22:00:00Z: give --now 2026-11-30T22:00:00Z or later"
+    assert said in ran.err
+    with open_store(folder / "floorcast.duckdb") as store:
+        store.execute("DELETE FROM publications")
+    assert "run `floorcast cycle` first" in main("cost", *AT, cwd=folder).err

@@ -92,6 +92,10 @@ def test_diff_says_what_changed_between_the_last_two_publications(main, live, pu
     assert chat["causes"]["capacity"] > 0
     for change in chat["changes"]:
         assert sum(change["effects"].values()) == change["after"] - change["before"]
+    swapped = main("diff", "2", "1", cwd=slower.base)
+    assert (swapped.code, swapped.out) == (2, "")
+    assert "give the earlier one first: floorcast diff 1 2" in swapped.err
+    assert "version 2 is not later than version 2" in main("diff", "2", "2", cwd=slower.base).err
     spoken = main("diff", "1", "2", cwd=slower.base)
     assert "version 1, issued 2026-11-16 09:00 UTC" in spoken.out
     assert "capacity +" in spoken.out

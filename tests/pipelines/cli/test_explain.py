@@ -95,10 +95,12 @@ def test_a_zone_is_understood_and_shown(main, published, reconfigure):
         (("elephant",), "use one of: chat-70b, code-8b"),
         (("chat-70b", "--at", "2026-11-17T09:00"), "from 2026-11-16T09:00:00Z to before 2026-11-16T21:00:00Z"),
         (("chat-70b", "--at", "2026-11-16T08:00"), "nothing was published by 2026-11-16T08:00:00Z"),
+        (("chat-70b", "--at", "2026-11-16T08:00"), "version 1, issued 2026-11-16T09:00:00Z: give --at 2026-11-16T09:"),
+        (("chat-70b", "--now", "2026-11-16T08:00"), "give --now 2026-11-16T09:00:00Z or later"),
     ],
 )
 def test_what_it_cannot_find_it_names(main, published, words, says):
-    ran = main("explain", *words, *AT, cwd=published.base)
+    ran = main("explain", *AT, *words, cwd=published.base)
     assert ran.code == 7
     assert says in ran.err
     assert "remedy:" in ran.err
