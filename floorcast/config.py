@@ -11,7 +11,6 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from floorcast.calendar import check_calendars
-from floorcast.columns import Metric
 from floorcast.event import Event, Holidays, Zone
 from floorcast.placement import check_placement
 from floorcast.pool import Pool
@@ -117,6 +116,7 @@ class Config(Section):
             check_take_overs,
             _check_grid,
             _check_times,
+            _check_waits,
             check_events,
             check_siblings,
             check_calendars,
@@ -158,9 +158,10 @@ class Config(Section):
 
     def wait_steps(self, workload_class: str) -> int:
         """Whole steps that a class's work may wait beyond the one it arrives in, served within its `slo.max_wait`
-        even if it came at the step's beginning; 0 for a class that may not wait."""
-        own = self.classes[workload_class].slo
-        slos = (own,) if own else tuple(self.pools[self.pool_of(workload_class, metric)].slo for metric in Metric)
+        even if it came at the step's beginning; 0 for a class that may not wait. Without an `slo` of its own the
+        least of its pools' counts."""
+        spec = self.classes[workload_class]
+        slos = (spec.slo,) if spec.slo else tuple(self.pools[pool].slo for pool in spec.pools)
         return max(min(slo.max_wait for slo in slos) // self.step - 1, 0)
 
     def classes_of(self, pool: str) -> tuple[str, ...]:
@@ -237,3 +238,24 @@ def _check_times(config: Config) -> None:
                 "hint": "let a schedule be valid for a few intervals",
             },
         )
+
+
+def _check_waits(config: Config) -> None:
+    """Work that may wait is planned by its deadline within the horizon, on one pool or on a pair."""
+    for name, spec in config.classes.items():
+        wait = config.wait_steps(name)
+        several = len(spec.pools) > 1 and config.pools[spec.pools[0]].role == "unified"
+        what, hint = "", ""
+        if wait and several:
+            waits = format_duration((wait + 1) * config.step)
+            what = f"may wait {waits}, and work that waits is planned on one pool alone"
+            hint = f"name one pool, or set its `slo.max_wait` under {format_duration(2 * config.step)}"
+        elif wait >= config.horizon_steps:
+            what = f"may wait longer than the horizon of {format_duration(config.horizon)}"
+            hint = "lengthen `horizon`, or shorten its `slo.max_wait`"
+        if what:
+            raise PydanticCustomError(
+                "wait_not_planned",
+                "class {name} {what}",
+                {"name": name, "what": what, "at": ("classes", name, "slo" if spec.slo else "pools"), "hint": hint},
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import product
 
@@ -92,11 +92,7 @@ class Figures:
             rung=np.where(none, np.int8(_FRESH), self.rung[members]),
             label=self.label[members],
             labels=self.labels,
-            waiting={
-                name: replace(self.waiting[name], arriving=self.waiting[name].arriving * shares[place])
-                for place, name in enumerate(self.classes[member] for member in members)
-                if name in self.waiting
-            },
+            waiting={name: one for name, one in self.waiting.items() if self.classes.index(name) in members},
         )
 
 

@@ -55,9 +55,26 @@ def test_a_class_of_several_priced_pools_is_taken() -> None:
     assert [config.pools[name].gpu.price for name in ("base", "spot", "free")] == [1.2, 0.5, None]
 
 
+def test_of_pools_with_different_waits_the_least_counts() -> None:
+    """Work placed on either has to be served within what the stricter pool promises, whichever is named first."""
+    strict, patient = "    slo: {max_wait: 10s}\n", "    slo: {max_wait: 1h}\n"
+    text = POOLS.replace("  base:\n", f"  base:\n{strict}").replace("  long:\n", f"  long:\n{patient}")
+    for pools in ("[base, long]", "[long, base]"):
+        config = parse_config(f"{text}  chat: {{pools: {pools}}}\n", file="floorcast.yaml", environment={})
+        assert config.wait_steps("chat") == 0
+
+
 @pytest.mark.parametrize(
     ("chat", "says"),
     [
+        (
+            "{pools: [base, long], slo: {max_wait: 30m}}",
+            ["classes.chat.slo", "may wait 30m", "planned on one pool alone", "`slo.max_wait` under 10m"],
+        ),
+        (
+            "{pools: [fill, write], slo: {max_wait: 3d}}",
+            ["classes.chat.slo", "longer than the horizon of 2d", "lengthen `horizon`"],
+        ),
         ("{pools: [base, free]}", ["price of free is not known", "`gpu.usd_per_gpu_hour`"]),
         ("{pools: [base, other]}", ["base 0.95, other 0.9", "`margin.quantile`"]),
         ("{pools: [base, spot]}", ["classes.chat.max_spot_share", "not how much of it", "max_spot_share: 30%"]),

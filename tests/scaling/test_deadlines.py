@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from types import SimpleNamespace
@@ -21,7 +20,7 @@ from floorcast.types import Reason
 from scaling.deadlines import replayed, schedule_deadlines
 from scaling.explain import explain
 from scaling.floors import plan
-from scaling.ladder import MISSING, Figures, Grid, Waiting
+from scaling.ladder import MISSING, Figures, Grid
 from scaling.recompute import recompute
 
 STEP = timedelta(minutes=5)
@@ -422,11 +421,3 @@ def test_the_same_is_planned_twice(make_config, make_history, figures, now):
     case = SimpleNamespace(waits={"batch": 4, "papers": 9}, demand=demand, combine="max", role="unified", steps=40)
     first, second = (_scheduled(case, make_config, make_history, figures, now)[2] for _ in "12")
     assert np.array_equal(first.quantile, second.quantile)
-
-
-def test_of_a_class_on_two_pools_each_says_its_part_of_what_arrives(figures, now):
-    """90 arrive; a third of the class is on the first pool in the first step, all in the second."""
-    known, _ = figures({"batch": [[90.0, 60.0], [30.0, 30.0]]})
-    one = Waiting(wait=2 * STEP, arriving=known.quantile[0], finished=np.array([1, 1]))
-    part = replace(known, waiting={"batch": one}).part([0], np.array([[1 / 3, 1.0]]))
-    assert part.waiting["batch"].arriving == pytest.approx(np.array([[30.0, 60.0], [10.0, 30.0]]))
