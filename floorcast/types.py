@@ -187,6 +187,19 @@ class Reason(Frozen):
     required_replicas: float = Field(ge=0, description="before any buffer and rounding")
     buffers: tuple[Buffer, ...] = ()
     adjustments: tuple[Adjustment, ...] = ()
+    published_replicas: int = Field(
+        default=0,
+        ge=0,
+        exclude_if=lambda replicas: not replicas,
+        description="the floor published before for this time; 0 for none",
+    )
+    previous_replicas: int = Field(
+        default=0,
+        ge=0,
+        exclude_if=lambda replicas: not replicas,
+        description="the floor of the step before, without ceiling and quota, from which step_down falls; of the first "
+        "step the one published for it; 0 for none",
+    )
     classes: dict[str, ClassDemand] = Field(default_factory=dict)
     placed: dict[str, float] = Field(
         default_factory=dict,

@@ -31,7 +31,8 @@ class PoolFloors:
     step not known. `class_quantile`, `class_median` and `class_label` are [classes, metrics, windows]; demand, median,
     share, peak and those `taken` over are [metrics, windows]. `buffered` are the replicas after each of the `buffers`,
     but for the windows `idle`, which need none; the windows `degraded` rest on a figure that is not fresh, or miss one;
-    `wanted` are those after all buffers or of the fallback, and `moves` the rules that apply after that, in order.
+    `wanted` are those after all buffers or of the fallback, `before` [1 + windows] what was published for the step
+    before and from there on, and `moves` the rules that apply after all buffers, in order.
     """
 
     classes: tuple[str, ...]
@@ -53,6 +54,7 @@ class PoolFloors:
     degraded: Flags
     rung: npt.NDArray[np.int8]
     wanted: Ints
+    before: Ints
     shortfall: Ints
     moves: tuple[Move, ...]
 
@@ -130,6 +132,7 @@ def pool_floors(
         degraded=degraded,
         rung=rung,
         wanted=wanted,
+        before=before,
         shortfall=shortfall,
         moves=rules,
     )

@@ -52,6 +52,7 @@ def reasons(
         [binding != Metric.TOKENS_OUT.value, binding != Metric.TOKENS_IN.value] * ~made.on_fallback, dtype=np.float64
     )
     adjustments = list(_adjustments(made))
+    descended = next(move.after for move in made.moves if move.rule == "step_down")
     columns: dict[str, list[Any]] = {
         "binding": binding.tolist(),
         "needed_by": [times[step] for step in made.deciding.tolist()],
@@ -66,6 +67,8 @@ def reasons(
         "required_replicas": made.required.round(_DECIMALS).tolist(),
         "buffers": list(_buffers(made, pool)),
         "adjustments": adjustments,
+        "published_replicas": made.before[1:].tolist(),
+        "previous_replicas": [int(made.before[0]), *descended[:-1].tolist()],
         "classes": list(_classes(made, labels, _deadlines(made, waiting, times), cached, placed)),
         "clamped": [clamped_by(move["rule"] for move in moves) for moves in adjustments],
         "shortfall_replicas": made.shortfall.tolist(),

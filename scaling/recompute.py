@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -17,17 +17,19 @@ from scaling.ladder import fallback_replicas
 from scaling.moves import lower_bound
 from scaling.pool_demand import DECISIVE, total_demand
 from scaling.reasons import clamped_by
-from scaling.shape import whole_multiples
+from scaling.shape import fall, stay, whole_multiples
 
 
 def recompute(reason: Reason, pool: PoolSettings) -> int:
     """The floor that follows from the reason's demand and what the pool was planned with.
 
-    Every number in between is derived anew and compared. What past publications contribute (already published,
-    hysteresis, dwell, step-down), what the calendar does (scheduled minimum, ceiling) and that demand stays low after
-    the deciding step (scale to zero) is not derivable from one window: it is taken as given, if it moves the number
-    the way it may. So is what a quota leaves, which depends on other pools, if the quota has no room for another
-    replica. Raises FloorcastError at the first number that disagrees.
+    Every number in between is derived anew and compared, hysteresis and step-down from what the reason says was
+    published for the window and of the window before. Whether the window is one in which a floor may fall, and whether
+    its rung keeps what was published, the reason does not say: both are allowed. What other windows hold (dwell), what
+    the calendar does (scheduled minimum, ceiling) and that demand stays low after the deciding step (scale to zero) is
+    not derivable from one window: it is taken as given, if it moves the number the way it may. So is what a quota
+    leaves, which depends on other pools, if the quota has no room for another replica. Raises FloorcastError at the
+    first number that disagrees.
     """
     _same("quantile", reason.quantile, pool.margin.quantile)
     tokens_in, tokens_out = _demand(reason, pool)
@@ -92,19 +94,21 @@ def _fallback(reason: Reason, pool: PoolSettings) -> int:
 
 
 def _moved(replicas: int, reason: Reason, pool: PoolSettings, *, idle: bool) -> int:
-    """Through the rules in their order, each of which allows a range."""
+    """Through the rules in their order, each of which allows some numbers."""
     given = {move.rule: move for move in reason.adjustments}
     _same_names("adjustments", [move.rule for move in reason.adjustments], [rule for rule in RULES if rule in given])
     wanted = replicas
+    every = _allowed(reason, pool, idle=idle)
     for rule in RULES:
-        lowest, highest = _allowed(rule, replicas, pool, idle=idle)
+        allowed = every[rule](replicas)
         after = replicas
         if rule in given:
             _same(f"replicas before {rule}", given[rule].before, replicas)
             after = given[rule].after
-        if not lowest <= after <= highest or (rule in given and after == replicas):
-            allowed = f"{lowest}" if lowest == highest else f"{lowest} to {highest}, and not {replicas}"
-            raise _disagreement(f"replicas after {rule}", str(after), allowed)
+        if after not in allowed or (rule in given and after == replicas):
+            lowest, highest = min(allowed), max(allowed)
+            text = f"{lowest} {'to' if len(allowed) > 2 else 'or'} {highest}, and not {replicas}"
+            raise _disagreement(f"replicas after {rule}", str(after), f"{lowest}" if lowest == highest else text)
         if rule == "max_replicas":
             wanted = replicas
         replicas = after
@@ -116,20 +120,31 @@ def _moved(replicas: int, reason: Reason, pool: PoolSettings, *, idle: bool) -> 
     return replicas
 
 
-def _allowed(rule: Rule, before: int, pool: PoolSettings, *, idle: bool) -> tuple[int, int]:
-    """The least and the most replicas after a rule; one number where the pool's settings tell it."""
-    derived = {
-        "min_replicas": max(before, lower_bound(pool, idle=idle)),
-        "multiple_of": whole_multiples(before, pool.shape.multiple_of),
-        "max_replicas": min(before, pool.bounds.highest),
+def _allowed(reason: Reason, pool: PoolSettings, *, idle: bool) -> dict[Rule, Callable[[int], Collection[int]]]:
+    """By rule, from the replicas before it, those that there may be after it: one number where the reason and the
+    pool's settings tell it."""
+    shape, highest, least = pool.shape, pool.bounds.highest, lower_bound(pool, idle=idle)
+    published, previous = (
+        min(whole_multiples(replicas, shape.multiple_of), highest)
+        for replicas in (reason.published_replicas, reason.previous_replicas)
+    )
+    fallen = fall(previous, step_down=shape.step_down, multiple_of=shape.multiple_of)
+
+    def stayed(before: int) -> int:
+        return int(stay(np.array([before]), published=np.array([published]), hysteresis=shape.hysteresis)[0])
+
+    return {
+        "scheduled_minimum": lambda before: range(before, max(before, highest) + 1),
+        "min_replicas": lambda before: (max(before, least),),
+        "multiple_of": lambda before: (whole_multiples(before, shape.multiple_of),),
+        "max_replicas": lambda before: (min(before, highest),),
+        "dwell": lambda before: range(before, highest + 1 if shape.dwell else before + 1),
+        "already_published": lambda before: (before, max(before, published)),
+        "hysteresis": lambda before: (stayed(before),),
+        "step_down": lambda before: (max(before, fallen), max(before, previous)),
+        "ceiling": lambda before: range(before + 1),
+        "quota": lambda before: range(min(before, pool.bounds.min), before + 1),
     }
-    if rule in derived:
-        return derived[rule], derived[rule]
-    if rule == "ceiling":
-        return 0, before
-    if rule == "quota":
-        return min(before, pool.bounds.min), before
-    return before, max(before, pool.bounds.highest)
 
 
 def _same(what: str, given: float, derived: float) -> None:

@@ -53,16 +53,22 @@ def descend(
     """Fall gently from `before`: floor[i] = max(held[i], floor[i - 1] - allowed[i]).
 
     A fall is allowed at windows whose index from the Unix epoch, `first_index` for the first, divides by
-    `every_steps`: `step_down` replicas from 1 on, or that share of floor[i - 1] below 1, rounded down. It is in whole
-    multiples and at least one of them, which for a count of replicas are those it begins, so that it never stalls.
+    `every_steps`, to `fall(floor[i - 1])`.
     """
     floor, floors = before, []
     for index, least in enumerate(held.tolist(), start=first_index):
         if index % every_steps == 0:
-            multiples = (
-                math.ceil(step_down / multiple_of) if step_down >= 1 else int(step_down * floor / multiple_of + _NOISE)
-            )
-            floor -= max(multiples, 1) * multiple_of
+            floor = fall(floor, step_down=step_down, multiple_of=multiple_of)
         floor = max(least, floor)
         floors.append(floor)
     return np.array(floors, dtype=np.int64)
+
+
+def fall(floor: int, *, step_down: float, multiple_of: int) -> int:
+    """What a floor may fall to at once; it may be under 0.
+
+    By `step_down` replicas from 1 on, or that share of the floor below 1, rounded down. It is in whole multiples and at
+    least one of them, which for a count of replicas are those it begins, so that it never stalls.
+    """
+    multiples = math.ceil(step_down / multiple_of) if step_down >= 1 else int(step_down * floor / multiple_of + _NOISE)
+    return floor - max(multiples, 1) * multiple_of

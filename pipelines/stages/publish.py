@@ -75,25 +75,27 @@ def publish(project: Project, now: datetime) -> PublishResult:
 
 
 def _check_recomputes(schedule: FloorSchedule) -> None:
-    """The floors due now follow from the settings published with them. They do not where the configuration has changed
-    since they were planned."""
+    """Every floor follows from the settings published with it. It does not where the configuration has changed since it
+    was planned."""
     for name, pool in schedule.pools.items():
         if pool.settings is None:
             continue
-        try:
-            recomputed = recompute(pool.windows[0].reason, pool.settings)
-        except FloorcastError as error:
-            raise PublishError(
-                f"the floors planned do not follow from the configuration: {error.what}",
-                where=f"pool {name}",
-                remedy="run `floorcast plan` with the same --now again, or `floorcast cycle`",
-            ) from None
-        if recomputed != pool.windows[0].min_replicas:
-            raise PublishError(
-                f"the reason recomputes to {recomputed}, but {pool.windows[0].min_replicas} was planned",
-                where=f"pool {name}",
-                remedy="run `floorcast plan` with the same --now again; if it stays, report it as a bug",
-            )
+        for window in pool.windows:
+            where = f"pool {name}, window {format_time(window.start)}"
+            try:
+                recomputed = recompute(window.reason, pool.settings)
+            except FloorcastError as error:
+                raise PublishError(
+                    f"the floors planned do not follow from the configuration: {error.what}",
+                    where=where,
+                    remedy="run `floorcast plan` with the same --now again, or `floorcast cycle`",
+                ) from None
+            if recomputed != window.min_replicas:
+                raise PublishError(
+                    f"the reason recomputes to {recomputed}, but {window.min_replicas} was planned",
+                    where=where,
+                    remedy="run `floorcast plan` with the same --now again; if it stays, report it as a bug",
+                )
 
 
 def _schedule(project: Project, store: Store, as_of: datetime, *, clock: datetime) -> FloorSchedule:
