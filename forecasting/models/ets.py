@@ -33,13 +33,14 @@ class Smoothing:
     def paths(self, values: FloatArray, origins: IntArray, horizon: int, *, start: int) -> FloatArray:
         """Forecasts from every origin: (origins, horizon). A missing step leaves the state as it was forecast.
 
-        The filter begins with the mean of the first `start` observed values. The recursion is Hyndman and
-        Athanasopoulos's, FPP3, 8.5. Raises ValueError where nothing was observed before the first origin.
+        The filter begins with the mean of the first `start` values observed before the first origin. The recursion is
+        Hyndman and Athanasopoulos's, FPP3, 8.5. Raises ValueError where nothing was observed there.
         """
         known = np.isfinite(values[: origins[-1]])
-        if not known[: origins[0]].any():
+        begins = values[: origins[0]][known[: origins[0]]][:start]
+        if not len(begins):
             raise ValueError("nothing was observed before the first origin")
-        first = float(values[: origins[-1]][known][:start].mean())
+        first = float(begins.mean())
         if self.phi:
             level, trend = self._filtered(values[: origins[-1]], first)
             grown = trend[origins, None] * np.cumsum(self.phi ** (np.arange(horizon) + 1.0))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forecasting.models.base import HOUR, IntArray, Parameters, ahead_of, lacks_history
+from forecasting.models.base import IntArray, Parameters, ahead_of, lacks_history
 from forecasting.models.ets import Smoothing
 from forecasting.models.logscale import from_log, log_offset, to_log
 from forecasting.models.seasonal import DAILY, WEEKLY, Seasons
@@ -37,7 +37,9 @@ class MstlEts:
     def paths(self, parameters: Parameters, view: View, origins: IntArray, horizon: int) -> FloatArray:
         shape = np.asarray(parameters["shape"])
         rest = to_log(view.values, parameters["offset"]) - self.seasons.at(shape, view, np.arange(len(view.values)))
-        smoothed = Smoothing(*parameters["smoothing"]).paths(rest, origins, horizon, start=max(view.steps_in(HOUR), 1))
+        # Over a whole season the shape is zero on the mean: a level that hardly moves would keep what a part misses.
+        start = view.steps_in(self.seasons.lengths[-1])
+        smoothed = Smoothing(*parameters["smoothing"]).paths(rest, origins, horizon, start=start)
         season = self.seasons.at(shape, view, ahead_of(origins, horizon))
         highest = np.fmax.accumulate(view.values)[origins - 1, None]
         return from_log(smoothed + season, parameters["offset"], highest=highest)

@@ -159,9 +159,15 @@ def test_a_moving_average_that_cannot_be_inverted_is_replaced_by_its_stable_twin
 def test_smoothing_without_a_trend_is_the_recursion_step_by_step() -> None:
     """Level 10, the mean of the first two; with alpha 0.5 then 9, 10.5, 12.25, the same where missing, 16.125."""
     values = np.array([8.0, 12.0, 14.0, np.nan, 20.0])
-    paths = Smoothing(0.5, 0.0, 0.0).paths(values, np.array([1, 2, 3, 4, 5]), 2, start=2)
-    assert paths[:, 0].tolist() == [9.0, 10.5, 12.25, 12.25, 16.125]
+    paths = Smoothing(0.5, 0.0, 0.0).paths(values, np.array([2, 3, 4, 5]), 2, start=2)
+    assert paths[:, 0].tolist() == [10.5, 12.25, 12.25, 16.125]
     assert (paths[:, 1] == paths[:, 0]).all()
+
+
+def test_smoothing_never_begins_with_what_the_first_origin_has_not_seen() -> None:
+    """At the first origin there is 8 alone, so 8 is the forecast, though two values are asked for to begin with."""
+    paths = Smoothing(0.5, 0.0, 0.0).paths(np.array([8.0, 12.0]), np.array([1, 2]), 1, start=2)
+    assert paths[:, 0].tolist() == [8.0, 10.0]
 
 
 def test_a_damped_trend_is_carried_on_in_ever_smaller_steps() -> None:

@@ -101,7 +101,8 @@ def test_a_step_at_the_origin_is_refused() -> None:
 
 
 def test_the_states_of_mstl_follow_statsforecasts_ets(daily: Callable[..., object]) -> None:
-    """One step ahead from each of some origins, beside its own `forward` over the same adjusted values."""
+    """One step ahead from each of some origins, beside its own `forward` over the same adjusted values, both from the
+    level of the first day."""
     series = daily(8, noise=0.1)
     values = series.values  # type: ignore[attr-defined]
     seen = view(values)
@@ -117,7 +118,7 @@ def test_the_states_of_mstl_follow_statsforecasts_ets(daily: Callable[..., objec
         ets.model_ = {
             "m": 1,
             "components": "ANNN",
-            "par": np.array([alpha, np.nan, np.nan, np.nan, float(adjusted[:4].mean())]),
+            "par": np.array([alpha, np.nan, np.nan, np.nan, float(adjusted[:DAY_STEPS].mean())]),
             "n_params": 2,
             "fit": None,
         }
