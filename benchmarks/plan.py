@@ -73,8 +73,8 @@ def placement_figures() -> dict[str, float]:
 
 
 def forecasts(config: Config, rng: np.random.Generator) -> pl.DataFrame:
-    """A day's sine with noise for every class and metric, as far as the lead time after the horizon."""
-    steps = config.horizon_steps + max(config.lead_steps(pool) for pool in config.pools)
+    """A day's sine with noise for every class and metric, up to a lead time and the longest wait after the horizon."""
+    steps = config.horizon_steps + max(map(config.lead_steps, config.pools)) + config.longest_wait_steps
     starts = [NOW + i * STEP for i in range(steps)]
     shape = 20000 * (1.2 + np.sin(2 * np.pi * np.arange(steps) / 288))
     spread = np.linspace(0.6, 1.6, len(QUANTILE_COLUMNS))

@@ -164,6 +164,11 @@ class Config(Section):
         slos = (spec.slo,) if spec.slo else tuple(self.pools[pool].slo for pool in spec.pools)
         return max(min(slo.max_wait for slo in slos) // self.step - 1, 0)
 
+    @property
+    def longest_wait_steps(self) -> int:
+        """The most of them: work of the last windows may be done so many steps after those."""
+        return max(map(self.wait_steps, self.classes), default=0)
+
     def classes_of(self, pool: str) -> tuple[str, ...]:
         """The classes a pool serves, in name order."""
         return tuple(sorted(name for name, spec in self.classes.items() if pool in spec.pools))

@@ -7,8 +7,12 @@ served within max_wait. When, is chosen so that the replicas its pool requires a
 the least wait first, until nothing moves.
 
 Conservative on purpose: each step's work is its quantile, although a sum over the wait spreads less than one step;
-tokens in and out of a request are done together; all of what the grid knows is done by its end; and what arrived in
-the last D steps counts as still waiting, but for what the floors in force since had room for.
+tokens in and out of a request are done together; all of what the grid knows is done by its end, so that the plan's
+grid is the longest wait longer than its windows; and what arrived in the last D steps counts as still waiting, but for
+what the floors in force since had room for.
+
+More work, or a longer grid, may lower a single step: where the greater of two terms decides, the mix is found by trial,
+and a later end leaves more room before it.
 """
 
 from __future__ import annotations
@@ -60,7 +64,7 @@ class _Past:
 
 def replayed(config: Config) -> timedelta:
     """How far back `schedule_deadlines` looks at demand and at the floors in force; nothing where no class may wait."""
-    return (1 + _REPLAYED) * max(config.wait_steps(name) for name in config.classes) * config.step
+    return (1 + _REPLAYED) * config.longest_wait_steps * config.step
 
 
 def schedule_deadlines(

@@ -55,9 +55,10 @@ def plan(
 ) -> Plan:
     """Floors of every pool over the horizon, from the step that holds `now`.
 
-    `forecasts` is a FORECASTS frame that reaches a lead time past the horizon, `history` a DEMAND frame free of
-    outages, `published` the publication in force before this one (issued strictly before `now`), and `shares` a
-    POOL_SHARES frame that belongs to the forecasts; without one the quantiles of a pool's classes are added up.
+    `forecasts` is a FORECASTS frame that reaches a lead time and the longest wait past the horizon, `history` a DEMAND
+    frame free of outages, `published` the publication in force before this one (issued strictly before `now`), and
+    `shares` a POOL_SHARES frame that belongs to the forecasts; without one the quantiles of a pool's classes are added
+    up.
     `in_force` are the floors of the steps before `now` (pool, window_start, min_replicas), for what classes that may
     wait still have waiting; without one, all they brought within their wait.
     `cached` is the share of prompt tokens in the prefix cache by class, none unless given.
@@ -74,12 +75,14 @@ def plan(
     widths = {name: config.lead_steps(name) for name in config.pools}
     grid = Grid(start, config.step, windows + max(widths.values()) - 1)
     fresh_for = _FRESH_INTERVALS * max(config.publication_interval, config.step)
-    figures = gather(config, grid, now=now, forecasts=forecasts, history=history, fresh_for=fresh_for)
+    # What arrives by the end of the grid may wait; done by its end, all that waits would be due at once.
+    further = replace(grid, count=grid.count + config.longest_wait_steps)
+    figures = gather(config, further, now=now, forecasts=forecasts, history=history, fresh_for=fresh_for)
     figures = effective(figures, cached or {})
     history = effective_history(history, cached or {})
-    figures = schedule_deadlines(config, figures, grid, history=history, in_force=in_force)
+    figures = schedule_deadlines(config, figures, further, history=history, in_force=in_force).first(grid.count)
     starts = pl.datetime_range(start, start + config.horizon, config.step, closed="left", time_zone="UTC", eager=True)
-    times = [format_time(start + step * config.step) for step in range(grid.count + 1)]
+    times = [format_time(start + step * config.step) for step in range(further.count + 1)]
     position = {workload_class: place for place, workload_class in enumerate(figures.classes)}
     members = {pool: [position[name] for name in config.classes_of(pool)] for pool in config.pools}
     kept = {} if shares is None else _kept(config, shares, forecasts)

@@ -82,6 +82,20 @@ class Figures:
     waiting: dict[str, Waiting] = field(default_factory=dict)
     cached: Mapping[str, float] = field(default_factory=dict)
 
+    def first(self, steps: int) -> Figures:
+        """Of the first `steps` alone; what waits there may be finished after them."""
+        return replace(
+            self,
+            quantile=self.quantile[:, :, :steps],
+            median=self.median[:, :, :steps],
+            rung=self.rung[:, :, :steps],
+            label=self.label[:, :, :steps],
+            waiting={
+                name: replace(one, arriving=one.arriving[:, :steps], finished=one.finished[:steps])
+                for name, one in self.waiting.items()
+            },
+        )
+
     def part(self, members: list[int], shares: Floats) -> Figures:
         """Of the `members` alone, the part [members, steps] of each. Of no part all is known: it is nothing."""
         part, none = shares[:, None, :], shares[:, None, :] == 0

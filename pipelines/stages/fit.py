@@ -137,9 +137,9 @@ def target_of(project: Project, one: Series, as_of: datetime) -> Target:
 
 
 def _horizon_steps(project: Project, cutoff: datetime, as_of: datetime) -> int:
-    """Steps from a cutoff to where the last window's lead time ends."""
+    """Steps from a cutoff to where the last window's lead time ends, and what may wait that arrives in it is due."""
     config = project.config
-    longest: timedelta = max(config.lead(pool) for pool in config.pools)
+    longest: timedelta = max(config.lead(pool) for pool in config.pools) + config.longest_wait_steps * config.step
     return -(-(as_of + config.horizon + longest - cutoff) // config.step)
 
 

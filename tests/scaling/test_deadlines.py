@@ -281,6 +281,30 @@ def test_without_history_what_waits_is_what_the_first_known_step_brings(make_con
     assert made.floors["required_replicas"].to_list()[1] == 6
 
 
+def test_the_last_windows_know_what_may_wait_past_them(make_config, make_forecasts, make_history, now):
+    """60 a step that may wait an hour, eleven steps more, are 6 replicas throughout, in the last windows too; in the
+    last step of the horizon and its lead come 600 more, 50 in each of the twelve steps they may be done in: oldest
+    first, 110 a step finish that step's 660 in six. With a forecast that ends there all of them are due in it."""
+    config = make_config(classes={"batch": "main"}, startup=SHORT, waits={"batch": "1h"})
+    # More than enough were there up to now, so that nothing waits.
+    in_force = pl.DataFrame({"pool": "main", "window_start": [now - (1 + i) * STEP for i in range(60)]}).with_columns(
+        pl.col("window_start").cast(DEMAND["step_start"]), min_replicas=pl.lit(100)
+    )
+    history = make_history({"batch": {now - (1 + i) * STEP: 60.0 for i in range(60)}})
+    rates = [60.0] * 12 + [660.0] + [60.0] * 11
+    for steps, last, finished in ((24, 11, 18), (13, 66, 13)):
+        made = plan(
+            config,
+            now=now,
+            forecasts=make_forecasts({"batch": rates[:steps]}),
+            history=history,
+            published=None,
+            in_force=in_force,
+        )
+        assert made.floors["min_replicas"].to_list() == [6] * 11 + [last]
+        assert _windows(made)[-1][1].classes["batch"].deadline.done_by == now + finished * STEP
+
+
 def test_work_keeps_the_rung_of_the_step_it_came_in(make_config, make_forecasts, make_history, now):
     """The first step is from past weeks, and its work may be done in the next two as well."""
     config = make_config(classes={"batch": "main"}, startup=SHORT, waits={"batch": "15m"})

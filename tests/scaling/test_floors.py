@@ -78,6 +78,7 @@ scenarios = st.fixed_dictionaries(
         ),
     }
 )
+waiting = st.builds(lambda case, wait: case | {"wait": wait}, scenarios, st.sampled_from([None, "15m", "30m"]))
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -87,7 +88,8 @@ def run(make_config, make_forecasts, make_history, make_schedule, now):
 
     def planned(case, *, more=0.0, lead_min=None):
         startup = {"p90": f"{lead_min or case['lead_min']}m", "apply_delay": "0s"}
-        config = make_config(classes={"agent": "main", "chat": "main"}, startup=startup, **case["pool"])
+        waits = {"chat": case["wait"]} if case.get("wait") else {}
+        config = make_config(classes={"agent": "main", "chat": "main"}, startup=startup, waits=waits, **case["pool"])
         forecasts = pl.concat(
             [
                 make_forecasts({"chat": [rate + more for rate in case["chat"]]}, spread=case["spread"]),
@@ -358,21 +360,21 @@ def test_the_plan_equals_its_oracle_recomputes_and_keeps_its_invariants(run, now
 
 
 @few
-@given(case=scenarios, more=st.integers(0, 300))
+@given(case=waiting, more=st.integers(0, 300))
 def test_more_demand_never_lowers_a_floor(run, case, more):
     low, high = (run(case, more=extra).floors["min_replicas"] for extra in (0.0, float(more)))
     assert (high >= low).all()
 
 
 @few
-@given(case=scenarios, leads=st.lists(st.integers(1, 25), min_size=2, max_size=2).map(sorted))
+@given(case=waiting, leads=st.lists(st.integers(1, 25), min_size=2, max_size=2).map(sorted))
 def test_a_longer_lead_never_lowers_a_floor(run, case, leads):
     short, long = (run(case, lead_min=lead).floors["min_replicas"] for lead in leads)
     assert (long >= short).all()
 
 
 @few
-@given(case=scenarios)
+@given(case=waiting)
 def test_a_class_not_known_never_gives_less_than_a_class_at_zero(run, case):
     """Missing is not zero: losing every figure of a class is no better than knowing that it idles."""
     nothing = [None] * 18
@@ -383,7 +385,7 @@ def test_a_class_not_known_never_gives_less_than_a_class_at_zero(run, case):
 
 
 @few
-@given(case=scenarios)
+@given(case=waiting)
 def test_losing_a_forecast_never_lowers_what_is_published_for_that_time(run, case):
     """The horizon is published; then the forecasts of one class are gone."""
     published = [0, *run(case).floors["min_replicas"]]
@@ -392,7 +394,7 @@ def test_losing_a_forecast_never_lowers_what_is_published_for_that_time(run, cas
 
 
 @few
-@given(case=scenarios)
+@given(case=waiting)
 def test_hysteresis_never_gives_less_than_none(run, case):
     shape = case["pool"]["shape"]
     kept, none = (
