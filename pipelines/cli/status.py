@@ -9,9 +9,11 @@ from typing import Any
 import typer
 
 from floorcast.errors import NotFoundError
+from floorcast.types import FloorSchedule
 from floorcast.units import format_duration
 from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
 from pipelines.cli.output import local, say, say_json, say_table
+from pipelines.cli.status_floors import pools_now, say_counts, say_pools
 from pipelines.project import Project
 
 SHOWN = timedelta(days=7)
@@ -36,12 +38,13 @@ def register(app: typer.Typer) -> None:
         if as_json:
             say_json(found)
         else:
-            _say(found, project)
+            _say(found, project, moment)
 
 
 def gather(project: Project, now: datetime) -> dict[str, Any]:
-    """Publication, how far each source is read, demand and fits by class (with every one that is configured), what of
-    it changed under the newest forecasts, drift and findings of the last days, and the last runs.
+    """Publication and its floors due now by pool, how far each source is read, demand and fits by class (with every one
+    that is configured), what of it changed under the newest forecasts, drift of the last days, all findings, and the
+    last runs.
 
     Raises NotFoundError where there is no store.
     """
@@ -52,6 +55,7 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
     from store.drift import read_drift
     from store.findings import read_findings
     from store.fits import read_fits
+    from store.floors import read_floors
     from store.forecasts import forecasts_on_changed_data
     from store.publications import latest_publication
     from store.rejects import read_rejects
@@ -62,6 +66,7 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
         raise NotFoundError("no database yet", where=str(project.store_path), remedy="run `floorcast cycle`")
     with open_store(project.store_path) as store:
         publication = latest_publication(store, at=now)
+        floors = None if publication is None else read_floors(store, publication.run_id)
         extent = {row["workload_class"]: row for row in demand_extent(store).to_dicts()}
         watermarks = {source.name: read_watermark(store, source.name) for source in project.config.sources}
         fits = read_fits(store, at=now).to_dicts()
@@ -82,6 +87,11 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
             "valid_until": publication.valid_until,
             "expired": now >= publication.valid_until,
         },
+        "pools": []
+        if publication is None or floors is None
+        else pools_now(
+            FloorSchedule.model_validate_json(publication.schedule), floors, now=now, step=project.config.step
+        ),
         "startups": said_startups(with_measured_startups(project, project.as_of(now))),
         "sources": [
             {
@@ -110,11 +120,7 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
             if row["as_of"] > now - SHOWN
         ],
         "rejected_rows": dict(rejects["reason"].value_counts().sort("reason").iter_rows()),
-        "findings": [
-            {**row, "evidence": json.loads(row["evidence"])}
-            for row in findings.sort("start").to_dicts()
-            if row["end"] > now - SHOWN
-        ],
+        "findings": [{**row, "evidence": json.loads(row["evidence"])} for row in findings.sort("start").to_dicts()],
         "runs": runs,
     }
 
@@ -133,8 +139,12 @@ def _clock(moment: datetime | None) -> str:
     return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
-def _say(found: dict[str, Any], project: Project) -> None:
+def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
     _say_publication(found, project.config.zone)
+    if found["pools"]:
+        say()
+        say_pools(found["pools"], project.config.zone)
+        say()
     for pool, startup in found["startups"].items():
         say(f"startup of {pool}: {startup}")
     say()
@@ -147,8 +157,8 @@ def _say(found: dict[str, Any], project: Project) -> None:
         _say_drift(found)
     if found["rejected_rows"]:
         say("\nrejected rows: " + ", ".join(f"{reason} {rows:,}" for reason, rows in found["rejected_rows"].items()))
-    if found["findings"]:
-        _say_findings(found)
+    say_counts(found["findings"])
+    _say_findings([row for row in found["findings"] if row["end"] > now - SHOWN])
     say()
     _say_runs(found)
 
@@ -233,12 +243,12 @@ def _say_drift(found: dict[str, Any]) -> None:
     )
 
 
-def _say_findings(found: dict[str, Any]) -> None:
-    of_pools = [row for row in found["findings"] if row["pool"]]
+def _say_findings(findings: list[dict[str, Any]]) -> None:
+    of_pools = [row for row in findings if row["pool"]]
     for row in of_pools:
         say(f"\ncapacity of {row['pool']} contradicted: {row['evidence']['says']}")
         say(f"  {row['evidence']['remedy']}")
-    if len(of_pools) == len(found["findings"]):
+    if len(of_pools) == len(findings):
         return
     say("\nfindings about the demand of the last 7 days:")
     say_table(
@@ -253,7 +263,7 @@ def _say_findings(found: dict[str, Any]) -> None:
                 "yes" if row["masked"] else "no",
                 ", ".join(f"{name} {value}" for name, value in row["evidence"].items()),
             )
-            for row in found["findings"]
+            for row in findings
             if not row["pool"]
         ),
     )

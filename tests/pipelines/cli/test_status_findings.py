@@ -33,10 +33,12 @@ def test_status_shows_findings_of_the_last_seven_days_and_none_that_lie_ahead(ma
     gap = r"^gap +chat +both +2026-11-15 03:00 UTC +2026-11-15 06:00 UTC +no +steps_missing 3 *$"
     assert re.search(gap, shown, re.MULTILINE)
     assert re.search(r"^outage +all +both .* yes +steps 2 *$", shown, re.MULTILINE)
-    assert "flat_line" not in shown
+    assert "flat_line" not in shown, "it ended seven days ago, so it is counted alone"
+    assert "findings in the last weeks: flat line 1 (0 masked), gap 1 (0 masked), outage 1 (1 masked)\n" in shown
     assert "spike" not in shown
     found = json.loads(main("status", *at, "--json", cwd=published.base).out)["findings"]
     assert [(one["kind"], one["evidence"]) for one in found] == [
+        ("flat_line", {}),
         ("outage", {"steps": 2}),
         ("gap", {"steps_missing": 3}),
     ]
@@ -54,7 +56,9 @@ def test_a_contradicted_capacity_is_told_of_its_pool(main, published, now):
     assert "capacity contradicted: for 2 h no request waited; raise it" in main("check", *at, cwd=published.base).out
 
 
-def test_status_without_findings_has_no_table_of_them(main, published, now):
+def test_status_without_findings_says_none(main, published, now):
     with open_store(published.store_path) as store:
         store.execute("DELETE FROM findings")
-    assert "findings" not in main("status", "--now", f"{now:%Y-%m-%dT%H:%M}", cwd=published.base).out
+    shown = main("status", "--now", f"{now:%Y-%m-%dT%H:%M}", cwd=published.base).out
+    assert "findings in the last weeks: none\n" in shown
+    assert "evidence" not in shown
