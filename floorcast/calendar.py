@@ -14,7 +14,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Annotated, Literal, LiteralString, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 from floorcast.event import Window, Zone, clock_instant
@@ -33,14 +33,17 @@ _A_YEAR_OF_CHANGES = timedelta(days=400)
 _ANY_YEAR = date(2026, 1, 1)
 
 
-def _time_of_day(value: object) -> timedelta:
+def _time_of_day(value: object, info: ValidationInfo) -> timedelta:
     """`08:00` to `24:00`, as the time since midnight."""
     if isinstance(value, timedelta):
         return value
     if isinstance(value, int):
         # YAML reads 20:00 without quotes as the number 1200, in base 60.
+        meant = _written(timedelta(minutes=value)) if 0 <= value <= _DAY // timedelta(minutes=1) else "20:00"
         raise PydanticCustomError(
-            "time_not_quoted", "{value} is not a time of day", {"value": value, "hint": 'quote it, as in "20:00"'}
+            "time_not_quoted",
+            "calendar entry {name} has a number for a time of day, as YAML reads {meant} without quotes",
+            {"name": info.data.get("name", "without a name"), "meant": meant, "hint": f'write "{meant}"'},
         )
     found = re.fullmatch(r"(\d{1,2}):(\d{2})", str(value).strip())
     since = timedelta(hours=int(found[1]), minutes=int(found[2])) if found else None
@@ -62,7 +65,13 @@ TimeOfDay = Annotated[timedelta, BeforeValidator(_time_of_day), PlainSerializer(
 
 
 def _named_days(value: object) -> object:
-    return _SETS.get(value, value) if isinstance(value, str) else value
+    if isinstance(value, str) and value not in _SETS:
+        raise PydanticCustomError(
+            "unknown_days",
+            "names no days",
+            {"hint": "write weekdays, weekends, all, or a list of names as in [mon, tue]"},
+        )
+    return _SETS[value] if isinstance(value, str) else value
 
 
 class CalendarEntry(Section):

@@ -30,9 +30,10 @@ class Window(NamedTuple):
 def _known_zone(zone: str) -> str:
     zones = available_timezones()
     if zone not in zones:
-        # An abbreviation is near to many and is none of them.
-        near = difflib.get_close_matches(zone, [known for known in zones if "/" in known], n=1)
-        hint = f"did you mean {near[0]}?" if near else "use e.g. Europe/Berlin"
+        # By the place alone: every name of a continent is near to every other, and an abbreviation is no place.
+        places = {known.rpartition("/")[2].casefold(): known for known in sorted(zones) if "/" in known}
+        near = difflib.get_close_matches(zone.rpartition("/")[2].casefold(), places, n=1, cutoff=0.8)
+        hint = f"did you mean {places[near[0]]}?" if near else "name a city that the zone has, as in Europe/Berlin"
         raise PydanticCustomError("unknown_zone", "{zone} is not an IANA time zone", {"zone": zone, "hint": hint})
     return zone
 

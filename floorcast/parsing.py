@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import yaml
@@ -77,7 +77,7 @@ def parse_config(
     try:
         return Config.model_validate(data)
     except ValidationError as error:
-        faults = [_describe(fault, node=node, file=file, put=put) for fault in error.errors()]
+        faults = [_describe(fault, node=node, file=file, put=put) for fault in _apart(error.errors())]
         raise ConfigError("\n".join(faults)) from None
 
 
@@ -145,15 +145,15 @@ def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str, put: Ma
         # pydantic names the kind of the source after its position; the file does not.
         del path[2:3]
     context = fault.get("ctx", {})
+    hint = context.get("hint") or _hint(fault)
     # What concerns several keys is found by the whole, which says where to look.
     path += context.get("at", ())
-    remedy = context.get("hint") or _REMEDIES.get(fault["type"], "correct it as the message says")
+    remedy = hint or _REMEDIES.get(fault["type"], "correct it as the message says")
     message = _WORDS.get(fault["type"]) or fault["msg"].removeprefix("Value error, ").replace("Input should", "should")
     value = "" if fault["type"] in _UNSHOWN or _SECRETS & set(path) else _shown(fault["input"])
     if fault["type"] == "extra_forbidden":
-        known = sorted(_known_keys(path[:-1]))
-        near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
-        remedy = f"did you mean `{near[0]}`?" if near else f"known keys here: {', '.join(known)}"
+        near = _near_key(path)
+        remedy = f"did you mean `{near}`?" if near else f"known keys here: {', '.join(sorted(_known_keys(path[:-1])))}"
     key = ".".join(path) or "(whole file)"
     # What was set, or a part of what a fault is about.
     given = next((name for at, name in put.items() if path and all(map(str.__eq__, path, at))), None)
@@ -161,7 +161,42 @@ def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str, put: Ma
     return f"{where}: {key}: {message}{value}\n  remedy: {remedy}"
 
 
-def _known_keys(path: list[str]) -> set[str]:
+def _apart(faults: Sequence[ErrorDetails]) -> Iterator[ErrorDetails]:
+    """The faults that are not what another makes of the same mistake: a key that is missing since it is misspelt, a
+    list that is empty since its entries are wrong."""
+    places = [tuple(map(str, fault["loc"])) for fault in faults]
+    misspelt = {
+        (*place[:-1], _near_key(place))
+        for fault, place in zip(faults, places, strict=True)
+        if fault["type"] == "extra_forbidden"
+    }
+    for fault, place in zip(faults, places, strict=True):
+        below = any(other[: len(place)] == place and len(other) > len(place) for other in places)
+        if not (fault["type"] == "missing" and place in misspelt) and not (fault["type"] == "too_short" and below):
+            yield fault
+
+
+def _hint(fault: ErrorDetails) -> str | None:
+    """What was likely meant: a share in percent, or the nearest of the words there are."""
+    value, context = fault["input"], fault.get("ctx", {})
+    if fault["type"] in ("less_than", "less_than_equal") and isinstance(value, int | float):
+        # From 2 on: 1.5 is rather a share that is too large than 1.5 %.
+        if max(context.get("le", 0), context.get("lt", 0)) <= 1 and 2 <= value <= 100:
+            return f"did you mean {value / 100:g}, which is {value:g} %?"
+    elif fault["type"] == "literal_error" and isinstance(value, str):
+        words = re.findall(r"'([^']*)'", str(context["expected"]))
+        near = [word for word in words if len(value) > 2 and (word.startswith(value) or value.startswith(word))]
+        near = near or difflib.get_close_matches(value, words, n=1)
+        return f"did you mean {near[0]}?" if near else None
+    return None
+
+
+def _near_key(path: Sequence[str]) -> str | None:
+    near = difflib.get_close_matches(path[-1], sorted(_known_keys(path[:-1])), n=1, cutoff=0.5)
+    return near[0] if near else None
+
+
+def _known_keys(path: Sequence[str]) -> set[str]:
     """The keys that the configuration knows at `path`, whose names of pools, classes and positions are free."""
     models: list[type[BaseModel]] = [Config]
     for part in path:

@@ -37,6 +37,13 @@ def _target(name: str, help_: str) -> Any:
     return typer.Option(name, parser=duration_of, metavar="DURATION", help=help_)
 
 
+def _percent(value: float | None) -> float | None:
+    if value is not None and not 1 <= value <= 99.99:
+        hint = f"; did you mean {100 * value:g}?" if 0.01 <= value < 1 else ""
+        raise typer.BadParameter(f"{value:g} is not from 1 to 99.99{hint}")
+    return value
+
+
 def register(app: typer.Typer) -> None:
     app.command("calibrate")(calibrate)
 
@@ -61,7 +68,7 @@ def calibrate(
     e2e: Annotated[timedelta | None, _target("--e2e", "The longest time of a whole request.")] = None,
     percentile: Annotated[
         float | None,
-        typer.Option(min=1, max=99.99, help="Of requests that must meet them; the pool's `slo.on_time`, else 99."),
+        typer.Option(callback=_percent, help="Of requests that must meet them; the pool's `slo.on_time`, else 99."),
     ] = None,
     replicas: Annotated[int, typer.Option(min=1, help="How many replicas served the load together.")] = 1,
     combine: Annotated[

@@ -144,6 +144,7 @@ def _say(found: dict[str, Any], project: Project, now: datetime) -> None:
     if found["pools"]:
         say()
         say_pools(found["pools"], project.config.zone)
+    if found["startups"]:
         say()
     for pool, startup in found["startups"].items():
         say(f"startup of {pool}: {startup}")

@@ -83,16 +83,29 @@ def test_an_entry_is_said_in_one_line(entry: dict[str, Any], said: str) -> None:
 
 
 REFUSED = {
+    "unquoted_morning": (
+        "name: a, start: 8:00, end: '20:00', minimum: 3",
+        "start: calendar entry a has a number for a time of day, as YAML reads 08:00 without quotes (value 480)",
+        'write "08:00"',
+    ),
     "unquoted": (
         "name: a, start: 08:00, end: 20:00, minimum: 3",
-        "end: 1200 is not a time of day",
-        'quote it, as in "20',
+        "end: calendar entry a has a number for a time of day, as YAML reads 20:00 without quotes (value 1200)",
+        'write "20:00"',
     ),
     "no_time": ('name: a, start: "8 am", end: "20:00", minimum: 3', "start: '8 am' is not a time of day", "00:00"),
     "past_24": ('name: a, start: "08:00", end: "24:30", minimum: 3', "end: '24:30' is not a time of day", "24:00"),
     "minute_60": ('name: a, start: "08:60", end: "10:00", minimum: 3', "start: '08:60' is not a time of day", "08:30"),
-    "unknown_day": ('name: a, days: [monday], start: "08:00", end: "20:00", minimum: 3', "days.0", "'mon', 'tue'"),
-    "unknown_days": ('name: a, days: workdays, start: "08:00", end: "20:00", minimum: 3', "days: ", "write a list"),
+    "unknown_day": (
+        'name: a, days: [monday], start: "08:00", end: "20:00", minimum: 3',
+        "'mon', 'tue'",
+        "did you mean mon?",
+    ),
+    "unknown_days": (
+        'name: a, days: workdays, start: "08:00", end: "20:00", minimum: 3',
+        "days: names no days",
+        "write weekdays, weekends, all",
+    ),
     "no_days": ('name: a, days: [], start: "08:00", end: "20:00", minimum: 3', "days: is empty", "give at least one"),
     "unknown_zone": (
         'name: a, start: "08:00", end: "20:00", minimum: 3, zone: Europe/Berlim',

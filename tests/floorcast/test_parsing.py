@@ -69,7 +69,14 @@ FAULTS = [
     pytest.param(changed(*POOL, "margin", to={"quantile": 0.3}), "margin.quantile", "larger", id="quantile"),
     pytest.param(changed("classes", "chat", "pools", to=["chat-7b"]), "pool chat-7b, which is not under `pools`",
                  "did you mean chat-70b?", id="unknown pool"),
-    pytest.param(changed("classes", "chat", "kind", to="chatt"), "classes.chat.kind", "'chatt'", id="kind"),
+    pytest.param(changed("classes", "chat", "kind", to="chatt"), "(value 'chatt')", "did you mean chat?", id="kind"),
+    pytest.param(changed("classes", "chat", "kind", to="code"), "classes.chat.kind", "code_generation?", id="code"),
+    pytest.param(changed(*POOL, "capacity", "target_utilization", to=75), "(value 75)", "did you mean 0.75, which is",
+                 id="percent"),
+    pytest.param(changed(*POOL, "capacity", "target_utilization", to=1.5), "(value 1.5)", "use a smaller", id="over"),
+    pytest.param(changed(*POOL, "margin", to={"quantile": 95}), "margin.quantile", "did you mean 0.95", id="p95"),
+    pytest.param(changed("zone", to="Europe/Munich"), "not an IANA", "name a city that the zone has", id="no zone"),
+    pytest.param(changed("zone", to="Berlin"), "not an IANA", "did you mean Europe/Berlin?", id="city"),
     pytest.param(changed("classes", to={}), "classes: is empty", "give at least one", id="no class"),
     pytest.param(changed("zone", to="Europe/Belin"), "not an IANA time zone", "Europe/Berlin", id="zone"),
     pytest.param(changed("step", to="7m"), "divides a day", "use 1m, 5m", id="step"),
@@ -104,6 +111,35 @@ def test_a_fault_says_what_where_and_what_to_do(data: object, what: str, remedy:
     assert what in str(caught.value)
     assert remedy in str(caught.value)
     assert "floorcast.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "remedy"),
+    [
+        (changed(*POOL, "bounds", to={"min": 2, "maxx": 9}), "did you mean `max`?"),
+        (changed("classes", "chat", "kind", to="words"), "correct it as the message says"),
+        (
+            changed(
+                *POOL,
+                "calendar",
+                to=[{"name": "a", "days": ["monday"], "start": "8:00", "end": "9:00"} | {"minimum": 3}],
+            ),
+            "did you mean mon?",
+        ),
+    ],
+)
+def test_one_mistake_is_one_fault(data: object, remedy: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(data)
+    assert str(caught.value).count("remedy: ") == 1
+    assert str(caught.value).endswith(remedy)
+
+
+def test_a_key_that_is_missing_beside_an_unknown_one_is_told_too() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(changed(*POOL, "bounds", to={"max": 9, "elephant": 9}))
+    assert "bounds.min: is missing" in str(caught.value)
+    assert "bounds.elephant: unknown key" in str(caught.value)
 
 
 def test_a_fault_between_keys_points_at_one_of_them() -> None:

@@ -108,6 +108,8 @@ def test_the_figure_is_a_page_of_its_own(main, sweep):
         (("short.json", "--pool", "chat"), 7, "no pool chat"),
         (("missing.json", "--ttft", "2s"), 7, "no such file"),
         (("short.json", "--ttft", "2s"), 3, "is not recorded at p99 or above (recorded: p95)"),
+        (("short.json", "--ttft", "2s", "--percentile", "0.95"), 2, "did you mean 95?"),
+        (("short.json", "--ttft", "2s", "--percentile", "100"), 2, "100 is not from 1 to 99.99"),
         (("short.json", "--ttft", "1ms", "--percentile", "95"), 3, "no run meets the targets"),
         (("floorcast.yaml", "--ttft", "2s"), 3, "is not JSON"),
     ],
