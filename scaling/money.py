@@ -15,13 +15,16 @@ from floorcast.pool import Gpu
 from floorcast.types import Reason
 from scaling.admission import class_parts
 from scaling.capacity import Floats
+from scaling.demand import METRICS
+from scaling.pool_demand import DECISIVE
 
 
 def costs(config: Config, *, floors: pl.DataFrame, forecasts: pl.DataFrame) -> pl.DataFrame:
     """What the floors (FLOORS) of each pool cost, by class and day in `config.zone`: a COSTS frame.
 
     A floor's GPUs are divided among the pool's classes by their shares of the binding demand that made it, and their
-    tokens are the medians of `forecasts` (FORECASTS), of the part placed on the pool. A pool without a price, or no
+    tokens are the medians of `forecasts` (FORECASTS), of the part placed on the pool: tokens in of a prefill pool, out
+    of a decode pool, so that none counts twice. A pool without a price, or no
     longer configured, has GPU-hours and no cost; who takes no GPU has no row.
     """
     rows = []
@@ -44,16 +47,26 @@ def costs(config: Config, *, floors: pl.DataFrame, forecasts: pl.DataFrame) -> p
     }
     steps = pl.DataFrame(rows, schema=columns, orient="row")
     prices = {name: pool.gpu.price for name, pool in config.pools.items()}
+    does = {
+        metric: [name for name, pool in config.pools.items() if metric in METRICS[DECISIVE[pool.role]]]
+        for metric in METRICS
+    }
     known = (
         forecasts.sort("cutoff")
         .unique(["workload_class", "metric", "step_start"], keep="last")
         .group_by("workload_class", "step_start")
-        .agg(tokens_per_s=pl.col(MEDIAN).sum(), metrics=pl.len())
+        .agg(
+            *(pl.col(MEDIAN).filter(pl.col("metric") == metric.value).sum().alias(metric.value) for metric in METRICS),
+            metrics=pl.len(),
+        )
         .filter(pl.col("metrics") == 2)
     )
     day = pl.col("step_start").dt.convert_time_zone(ZoneInfo(config.zone).key).dt.date()
     # A step without a forecast leaves the day's tokens unknown: cost per token would be of another time.
-    tokens = pl.col("tokens_per_s") * pl.col("hours") * 3600 * pl.col("share")
+    tokens_in, tokens_out = (
+        pl.col(metric.value) * pl.col("pool").is_in(does[metric]).cast(pl.Float64) for metric in METRICS
+    )
+    tokens = (tokens_in + tokens_out) * pl.col("hours") * 3600 * pl.col("share")
     made = (
         steps.join(known, on=["workload_class", "step_start"], how="left")
         .group_by("pool", "workload_class", day=day)

@@ -8,7 +8,7 @@ from datetime import datetime
 import polars as pl
 
 from floorcast.config import Config
-from floorcast.units import format_time
+from floorcast.units import format_duration, format_time
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def totals(config: Config, floors: pl.DataFrame) -> dict[str, Totals]:
         .iter_rows()
     ):
         gpu = config.pools[pool].gpu
-        usd = replica_hours * gpu.per_replica * gpu.usd_per_gpu_hour if gpu.usd_per_gpu_hour else None
+        usd = None if gpu.price is None else replica_hours * gpu.per_replica * gpu.price
         found[pool] = Totals(most, replica_hours / spanned, replica_hours, short_hours, usd)
     return found
 
@@ -89,6 +89,11 @@ def remarks(given: Config, tried: Config, *, start: datetime, covered_until: dat
     `start` is that of the first window, `covered_until` the end of the forecasts that end first, None without any.
     """
     notes = []
+    if given.horizon != tried.horizon:
+        notes.append(
+            f"the horizons differ, {format_duration(given.horizon)} and {format_duration(tried.horizon)}: replica-"
+            "hours and USD are of spans of different length"
+        )
     if covered_until is None:
         notes.append("nothing is forecast for this time: both plans rest on past weeks or fallback_replicas")
     for name in sorted(given.pools.keys() & tried.pools.keys()):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Collection
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,8 +51,10 @@ def register(app: typer.Typer) -> None:
         from scaling.whatif import hours_apart, remarks, together, totals
 
         given = project_of(config, data)
-        tried = project_of(config, data, settings=_settings(settings))
+        asked = _settings(settings)
+        tried = project_of(config, data, settings=asked)
         as_of = given.as_of(now or _last_published(given))
+        given, tried = measured(given, as_of), measured(tried, as_of, asked)
         before, after = (made.floors for made in planned(given, as_of, [given.config, tried.config]))
         sides = totals(given.config, before), totals(tried.config, after)
         sums = together(sides[0]), together(sides[1])
@@ -105,6 +108,15 @@ def _settings(given: list[str]) -> dict[str, str]:
             )
         settings[key] = value
     return settings
+
+
+def measured(project: Project, as_of: datetime, asked: Collection[str] = ()) -> Project:
+    """With the measured startup times that a plan goes by, but for pools whose p90 is among the keys `asked` for."""
+    from pipelines.stages.startups import with_measured_startups
+
+    found = with_measured_startups(project, as_of)
+    own = {name: pool for name, pool in project.config.pools.items() if f"pools.{name}.startup.p90" in asked}
+    return replace(found, config=found.config.model_copy(update={"pools": {**found.config.pools, **own}}))
 
 
 def _last_published(project: Project) -> datetime:

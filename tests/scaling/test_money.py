@@ -130,3 +130,12 @@ def test_the_split_is_a_value(now: Any) -> None:
     [split] = splits(config, floors(config, [2, 4], now))
     assert isinstance(split, Split)
     assert (split.reserved_gpus, split.spot_gpu_hours, split.on_demand_gpu_hours, split.usd) == (0, 6, 6, 18)
+
+
+def test_a_pair_counts_each_token_once(make_config: Any, make_forecasts: Any, now: Any) -> None:
+    """100 tokens/s in and 100 out for an hour: 360,000 on the prefill pool, 360,000 on the decode pool."""
+    config = make_config(role="prefill")
+    forecasts = make_forecasts({"chat": [100.0] * 14})
+    made = plan(config, now=now, forecasts=forecasts, history=empty(DEMAND), published=None)
+    found = costs(config, floors=made.floors, forecasts=forecasts)
+    assert dict(found.select("pool", "tokens").rows()) == pytest.approx({"main": 360_000, "partner": 360_000})

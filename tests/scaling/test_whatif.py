@@ -72,3 +72,18 @@ def test_remarks_say_what_the_forecasts_were_not_made_for(make_config, now):
     assert "quantile 0.95, not at 0.9" in notes[2]
     assert remarks(given, given, start=now, covered_until=until) == []
     assert "nothing is forecast" in remarks(given, given, start=now, covered_until=None)[0]
+
+
+def test_a_spot_pool_costs_the_spot_price(make_config, floors):
+    """2 replicas for an hour at 1 USD, whatever it would be on demand."""
+    spot = {"type": "H100", "spot": True, "spot_usd_per_gpu_hour": 1}
+    for gpu in (spot, spot | {"usd_per_gpu_hour": 4}):
+        config = make_config(gpu=gpu)
+        assert totals(config, floors(config, [20.0] * 14))["main"].usd == pytest.approx(2)
+
+
+def test_horizons_of_different_length_are_remarked_on(make_config, now):
+    given = make_config()
+    tried = given.model_copy(update={"horizon": timedelta(hours=2)})
+    notes = remarks(given, tried, start=now, covered_until=now + timedelta(hours=3))
+    assert notes == ["the horizons differ, 1h and 2h: replica-hours and USD are of spans of different length"]
