@@ -17,12 +17,13 @@ from floorcast.types import FloorSchedule, Rung
 from floorcast.units import floor_to_step, format_time
 from scaling.admission import class_parts, class_rates
 from scaling.calendar import limits
-from scaling.capacity import Ints
+from scaling.capacity import Floats, Ints
 from scaling.deadlines import schedule_deadlines
 from scaling.demand import METRICS
 from scaling.effective import effective, effective_history
 from scaling.ladder import RUNGS, Grid, gather
 from scaling.moves import Move
+from scaling.partners import served_by_partners
 from scaling.placement import Relaxation, place
 from scaling.pool_demand import own_demand, with_taken_over
 from scaling.pool_floors import PoolFloors, idle_windows, pool_floors
@@ -30,6 +31,8 @@ from scaling.quotas import Claim, ration
 from scaling.reasons import reasons
 
 _FRESH_INTERVALS = 3
+
+_DECIMALS = 9
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,8 @@ def plan(
             if pool.calendar
             else None,
         )
-    claims = {name: _claim(one, config.pools[name], before[name]) for name, one in made.items()}
+    useful = served_by_partners(config, made)
+    claims = {name: _claim(one, config.pools[name], before[name], useful[name]) for name, one in made.items()}
     granted, uses = ration(config, claims)
     made = {name: _cut(one, granted[name]) if name in granted else one for name, one in made.items()}
     frames = []
@@ -165,24 +169,25 @@ def _lead(config: Config, pool: str) -> dict[str, Any]:
     return said | ({"lead_of": slowest} if slowest != pool else {}) | ({"partners": partners} if partners else {})
 
 
-def _claim(made: PoolFloors, pool: Pool, before: Ints) -> Claim:
+def _claim(made: PoolFloors, pool: Pool, before: Ints, useful: Floats) -> Claim:
     """What the pool asks of the quotas.
 
-    It takes from no other pool what it wants beyond its need: what the rules of shape hold, and, where its demand is
-    not known or not from a fresh forecast, what is above the floor published before. Where none was, the figures that
-    there are count.
+    It takes from no other pool what it wants beyond its need: what the rules of shape hold, what is above the `useful`
+    share [classes, windows] of its classes, and, where its demand is not known or not from a fresh forecast, what is
+    above the floor published before. Where none was, the figures that there are count.
     """
     least, already = np.full_like(made.floors, pool.bounds.min), before[1:]
     wanted = next(move.after for move in made.moves if move.rule == "max_replicas")
     need = np.where(made.degraded, np.maximum(wanted, already), wanted)
     guessed = made.on_fallback | ((made.rung > 0) & (already > 0))
     need = np.where(guessed, np.minimum(need, np.maximum(already, least)), need)
-    rates = class_rates(made.class_quantile, made.own)
+    parts = class_parts(class_rates(made.class_quantile, made.own), made.binding, pool.capacity)
+    need = np.ceil(need * (parts * useful).sum(axis=0).round(_DECIMALS)).astype(np.int64)
     return Claim(
         floors=made.floors,
         least=least,
         classes=made.classes,
-        parts=class_parts(rates, made.binding, pool.capacity),
+        parts=parts,
         beyond_need=np.maximum(made.floors - need, 0),
     )
 

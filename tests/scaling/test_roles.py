@@ -11,6 +11,7 @@ from floorcast.columns import DEMAND, FORECASTS, empty
 from floorcast.config import Config
 from floorcast.types import FloorWindow, Reason
 from scaling.explain import explain
+from scaling.fleet_admission import fleet_admission
 from scaling.floors import plan
 from scaling.recompute import recompute
 
@@ -145,3 +146,26 @@ def test_an_older_forecast_of_one_metric_is_the_rung_of_both(config, make_foreca
 def test_nothing_known_at_all_is_the_fallback_of_each(config, now):
     made = plan(config, now=now, forecasts=empty(FORECASTS), history=NO_HISTORY, published=None)
     assert set(made.floors["min_replicas"]) == {40}
+
+
+def test_what_a_partner_cannot_serve_takes_no_gpus_from_others(make_forecasts, now):
+    """200 tokens/s each way need 20 replicas to prefill and 20 to decode, of which 10 may be there: half is served. Of
+    35 GPUs the 10 that decode, 10 of those that prefill and all 10 of code, whose priority is lower, come first; the 5
+    that are left prefill. Both pools admit the half that the lesser serves."""
+    config = Config.model_validate(
+        {
+            "horizon": "1h",
+            "pools": {
+                "prefill": _pool("prefill", "1m"),
+                "decode": _pool("decode", "1m") | {"bounds": {"min": 1, "max": 10}, "fallback_replicas": 10},
+                "code": _pool("unified", "1m"),
+            },
+            "classes": {"chat": {"pools": ["prefill", "decode"], "priority": 200}, "code": {"pools": ["code"]}},
+            "quotas": [{"gpu": "H100", "gpus": 35}],
+        }
+    )
+    forecasts = make_forecasts({"chat": [200.0] * 14, "code": [100.0] * 14})
+    made = plan(config, now=now, forecasts=forecasts, history=NO_HISTORY, published=None)
+    assert {pool: _of(made, pool)[0][0] for pool in config.pools} == {"prefill": 15, "decode": 10, "code": 10}
+    admission = fleet_admission(config, made.floors)
+    assert {name: [one.share for one in windows] for name, windows in admission.items()} == {"chat": [0.5]}
