@@ -29,22 +29,28 @@ from store.publications import PublicationRecord, latest_publication
 
 
 class Shortfall(Frozen):
-    """A span of steps in which a pool's floor is less than it should be: by at most `replicas`, for the `rules` that
-    lowered it. `admission` is what each class can still be served in the step that serves it least."""
+    """A span of steps in which a pool's floor is less than it should be. `replicas` are those that lack in its worst
+    step, from `worst_at`; `rules` are those that lowered the floor in that step, and `admission` is what each class can
+    be served in it."""
 
     pool: str
     start: AwareDatetime
     end: AwareDatetime
+    worst_at: AwareDatetime
     replicas: int
     rules: tuple[str, ...]
     admission: dict[str, Admission]
 
     @property
     def text(self) -> str:
-        """`batch short by 3 (quota): nightly served 40 %`."""
-        served = ", ".join(f"{name} served {one.share:.0%}" for name, one in self.admission.items() if one.share < 1)
+        """`batch short by 3 (quota) at 11-30 09:00 UTC: nightly served 40 %`."""
+        served = ", ".join(
+            f"{name} served {100 * one.share:.0f} %" for name, one in self.admission.items() if one.share < 1
+        )
         rules = ", ".join(rule.replace("_", " ") for rule in self.rules)
-        return f"{self.pool} short by {self.replicas} ({rules})" + (f": {served}" if served else "")
+        return f"{self.pool} short by {self.replicas} ({rules}) at {self.worst_at:%m-%d %H:%M} UTC" + (
+            f": {served}" if served else ""
+        )
 
 
 class PlanResult(StageResult):
@@ -66,8 +72,10 @@ class PlanResult(StageResult):
         for one in self.shortfalls:
             if one.pool not in worst or one.replicas > worst[one.pool].replicas:
                 worst[one.pool] = one
-        short = [f"{one.text} from {one.start:%m-%d %H:%M} UTC" for one in worst.values()]
-        notes = "".join(f"; {note}" for note in [*fallen, *short, *self.relax[:1]])
+        short = [
+            f"{one.text}, in a span from {one.start:%m-%d %H:%M} to {one.end:%m-%d %H:%M} UTC" for one in worst.values()
+        ]
+        notes = "".join(f"; {note}" for note in [*fallen, *short, *self.relax])
         return f"{count(self.windows, 'window')} for {count(self.pools, 'pool')}{notes}"
 
 
@@ -118,17 +126,17 @@ def shortfalls(floors: pl.DataFrame) -> Iterator[Shortfall]:
     steps = floors.sort("pool", "window_start").with_columns(missing.alias("missing"))
     spans = pl.struct("pool", pl.col("missing") > 0).rle_id()
     for span in steps.with_columns(spans.alias("span")).filter(pl.col("missing") > 0).partition_by("span"):
-        reasons = [Reason.model_validate_json(text) for text in span["reason"]]
-        hardest = min(reasons, key=lambda reason: min((one.share for one in reason.admission.values()), default=1))
-        lowering = {move.rule: None for reason in reasons for move in reason.adjustments if move.after < move.before}
-        first, last, most = span.row(0, named=True), span.row(-1, named=True), span["missing"].to_list()
+        first, last = span.row(0, named=True), span.row(-1, named=True)
+        worst = span.row(int(span["missing"].arg_max() or 0), named=True)
+        reason = Reason.model_validate_json(worst["reason"])
         yield Shortfall(
             pool=first["pool"],
             start=first["window_start"],
             end=last["window_end"],
-            replicas=max(most),
-            rules=tuple(lowering),
-            admission=hardest.admission,
+            worst_at=worst["window_start"],
+            replicas=worst["missing"],
+            rules=tuple(move.rule for move in reason.adjustments if move.after < move.before),
+            admission=reason.admission,
         )
 
 
