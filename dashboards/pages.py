@@ -12,6 +12,7 @@ import polars as pl
 from markupsafe import Markup
 
 from dashboards.data import SiteData
+from dashboards.evidence import in_words
 from dashboards.figures.accuracy import backtest_figure, calibration_figure, wape_figure
 from dashboards.figures.costs import cost_figure
 from dashboards.figures.fan import forecast_fan
@@ -195,10 +196,7 @@ def quality_context(data: SiteData, pages: Mapping[str, str]) -> dict[str, objec
                 **row,
                 "kind": row["kind"].replace("_", " "),
                 "length": row["end"] - row["start"],
-                "evidence": ", ".join(
-                    f"{name.replace('_', ' ')} {f'{value:,}' if isinstance(value, (int, float)) else value}"
-                    for name, value in json.loads(row["evidence"]).items()
-                ),
+                "evidence": in_words(row["kind"], json.loads(row["evidence"])),
             }
             for row in rows.iter_rows(named=True)
         ],

@@ -281,11 +281,18 @@ def _quotas(reason: Reason) -> str:
 
 
 def _admission(reason: Reason) -> str:
-    """As `chat 100 %, batch 40 % (800/s in, 1,200/s out)`."""
+    """As `chat no limit needed, batch 40 % at peak (800/s in, 1,200/s out)`, of the busiest minute's demand."""
     return ", ".join(
-        f"{name} {100 * one.share:.0f} % ({_rate(one.tokens_in_per_s)} in, {_rate(one.tokens_out_per_s)} out)"
+        f"{name} no limit needed"
+        if one.share >= 1
+        else f"{name} {_share(one.share)} at peak ({_rate(one.tokens_in_per_s)} in, {_rate(one.tokens_out_per_s)} out)"
         for name, one in reason.admission.items()
     )
+
+
+def _share(share: float) -> str:
+    """In whole percent, but never 100 % of what is not served whole."""
+    return f"{min(round(100 * share), 99)} %"
 
 
 def _quota_line(adjusted: Adjustment, _pool: PoolSettings) -> tuple[str, str]:

@@ -245,6 +245,8 @@ def _say_drift(found: dict[str, Any]) -> None:
 
 
 def _say_findings(findings: list[dict[str, Any]]) -> None:
+    from dashboards.evidence import in_words
+
     of_pools = [row for row in findings if row["pool"]]
     for row in of_pools:
         say(f"\ncapacity of {row['pool']} contradicted: {row['evidence']['says']}")
@@ -262,7 +264,7 @@ def _say_findings(findings: list[dict[str, Any]]) -> None:
                 _clock(row["start"]),
                 _clock(row["end"]),
                 "yes" if row["masked"] else "no",
-                ", ".join(f"{name} {value}" for name, value in row["evidence"].items()),
+                in_words(row["kind"], row["evidence"]),
             )
             for row in findings
             if not row["pool"]

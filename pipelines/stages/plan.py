@@ -43,9 +43,9 @@ class Shortfall(Frozen):
 
     @property
     def text(self) -> str:
-        """`batch short by 3 (quota) at 11-30 09:00 UTC: nightly served 40 %`."""
+        """`batch short by 3 (quota) at 11-30 09:00 UTC: nightly served 40 % at peak`."""
         served = ", ".join(
-            f"{name} served {100 * one.share:.0f} %" for name, one in self.admission.items() if one.share < 1
+            f"{name} served {100 * one.share:.0f} % at peak" for name, one in self.admission.items() if one.share < 1
         )
         rules = ", ".join(rule.replace("_", " ") for rule in self.rules)
         return f"{self.pool} short by {self.replicas} ({rules}) at {self.worst_at:%m-%d %H:%M} UTC" + (

@@ -233,9 +233,10 @@ def findings() -> pl.DataFrame:
         "start": NOW - timedelta(hours=8),
         "severity": "warning",
     }
+    jumped = json.dumps({"factor": 1003.0, "tokens_per_s": 9e5, "usual_tokens_per_s": 900.0, "came_back": "yes"})
     rows = [
         gap | {"end": NOW - timedelta(hours=26), "masked": False, "evidence": '{"steps_missing": 48}'},
-        jump | {"end": NOW - 5 * STEP, "masked": True, "evidence": '{"factor": 1003.0, "came_back": "yes"}'},
+        jump | {"end": NOW - 5 * STEP, "masked": True, "evidence": jumped},
     ]
     return conform(pl.DataFrame(rows).with_columns(pool=pl.lit("")), FINDINGS)
 

@@ -52,8 +52,8 @@ def test_quality_page_lists_every_finding_newest_first(pages: dict[str, str]) ->
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", pages["quality.html"]))
     jump, gap = (text.index(kind) for kind in ("unit jump agent tokens in Mon 30 Nov 00:55 UTC", "gap all both"))
     assert jump < gap
-    assert "7h35m yes factor 1,003.0, came back yes" in text
-    assert "4h no steps missing 48" in text
+    assert "7h35m yes 1,003 times as much until it came back" in text
+    assert "4h no no data for 48 steps" in text
 
 
 def test_quality_page_says_that_nothing_was_found(empty_data: SiteData) -> None:

@@ -243,7 +243,10 @@ def test_a_plan_short_of_gpus_says_so_and_recomputes(make_forecasts: Any, now: A
     said = explain(window, pool_name="batch-pool", pool=config.pools["batch-pool"])
     assert "quota H100: 10 of 10 GPUs" in said
     assert "5 becomes 2" in said
-    assert "nightly 40 % (20/s in, 20/s out)" in said
+    assert "nightly 40 % at peak (20/s in, 20/s out)" in said
+    whole = {"nightly": short.admission["nightly"].model_copy(update={"share": 1.0, "tokens_in_per_s": 90.0})}
+    window = window.model_copy(update={"reason": short.model_copy(update={"admission": whole})})
+    assert "nightly no limit needed" in explain(window, pool_name="batch-pool", pool=config.pools["batch-pool"])
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,9 @@ def test_status_shows_findings_of_the_last_seven_days_and_none_that_lie_ahead(ma
         replace_findings(store, pl.DataFrame(rows, schema=dict(FINDINGS), orient="row"))
     at = ("--now", f"{now:%Y-%m-%dT%H:%M}")
     shown = main("status", *at, cwd=published.base).out
-    gap = r"^gap +chat +both +2026-11-15 03:00 UTC +2026-11-15 06:00 UTC +no +steps_missing 3 *$"
+    gap = r"^gap +chat +both +2026-11-15 03:00 UTC +2026-11-15 06:00 UTC +no +no data for 3 steps *$"
     assert re.search(gap, shown, re.MULTILINE)
-    assert re.search(r"^outage +all +both .* yes +steps 2 *$", shown, re.MULTILINE)
+    assert re.search(r"^outage +all +both .* yes +exactly 0 for 2 steps *$", shown, re.MULTILINE)
     assert "flat_line" not in shown, "it ended seven days ago, so it is counted alone"
     assert "findings in the last weeks: flat line 1 (0 masked), gap 1 (0 masked), outage 1 (1 masked)\n" in shown
     assert "spike" not in shown

@@ -36,4 +36,4 @@ def test_number_rule_and_admission_are_those_of_the_step_short_by_most():
     rows = [("main", T0 + k * STEP, T0 + (k + 1) * STEP, 5, 0.0, "fresh", reason(*one)) for k, one in enumerate(said)]
     [one] = shortfalls(conform(pl.DataFrame(rows, schema=list(FLOORS), orient="row"), FLOORS))
     assert (one.start, one.worst_at, one.end) == (T0, T0 + STEP, T0 + 3 * STEP)
-    assert one.text == "main short by 4 (quota) at 11-30 08:55 UTC: chat served 50 %"
+    assert one.text == "main short by 4 (quota) at 11-30 08:55 UTC: chat served 50 % at peak"
