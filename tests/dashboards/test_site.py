@@ -125,7 +125,7 @@ def test_a_shortfall_is_tagged_beside_the_next_peak_on_both_pages(site_data: Sit
         literal=True,
     )
     page = dict(render_pages(dataclasses.replace(site_data, floors=floors.with_columns(served))))["pool-chat-70b.html"]
-    assert "agent served 40 %: 800 tokens/s in, 1,200 out" in page
+    assert "agent served 40 % at peak: 800 tokens/s in, 1,200 out" in page
     assert "chat served" not in page
     tag = '<span class="tag bad">short by up to 2</span>'
     assert [name for name, page in found.items() if tag in page] == ["index.html", "pool-chat-70b.html"]
@@ -172,3 +172,9 @@ def test_a_classs_page_tells_its_drift_and_whether_a_fit_has_seen_it(pages: dict
 
 def test_rendering_is_the_same_every_time(site_data: SiteData, pages: dict[str, str]) -> None:
     assert dict(render_pages(site_data)) == pages
+
+
+def test_what_is_short_comes_early_in_the_table_of_pools(pages: dict[str, str]) -> None:
+    """A phone shows the first three columns."""
+    table = pages["index.html"].split('<h2 id="pools">')[1].split("</thead>")[0]
+    assert re.findall(r"<th [^>]*>([^<]+)</th>", table)[:3] == ["Pool", "Floor now", "Next peak"]
