@@ -374,9 +374,10 @@ def test_a_longer_lead_never_lowers_a_floor(run, case, leads):
 
 
 @few
-@given(case=waiting)
+@given(case=scenarios)
 def test_a_class_not_known_never_gives_less_than_a_class_at_zero(run, case):
-    """Missing is not zero: losing every figure of a class is no better than knowing that it idles."""
+    """Missing is not zero: losing every figure of a class is no better than knowing that it idles. Not so step by step
+    where a class may wait: beside one not known its work is done as it comes, and not moved to a later step."""
     nothing = [None] * 18
     case |= {"spread": 0.0, "past": nothing}
     lost = run(case | {"agent": nothing}).floors["min_replicas"]
