@@ -219,6 +219,17 @@ the fit it was made by, over so many known hours: `coverage_lost` (value: share 
 in tokens/s, now and at the same times before the fit). evidence says it in words. A fit whose cutoff is earlier is due
 anew."""
 
+TUNINGS: Schema = {
+    "pool": pl.String(),
+    "as_of": TIME,
+    "gate": pl.String(),
+    "why": pl.String(),
+    "settings": pl.String(),
+    "result": pl.String(),
+}
+"""Key: pool, as_of. What tuning found from the data before as_of. gate is `open`, `closed` or `untested`, and why says
+what decided; settings are the JSON of those that belong to it, result that of `floorcast.tuning.Tuning`."""
+
 COSTS: Schema = {
     "pool": pl.String(),
     "workload_class": pl.String(),

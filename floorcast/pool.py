@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from floorcast.calendar import CalendarEntry
 from floorcast.overlay import Overlay
 from floorcast.section import CountOrShare, Fraction, Section
-from floorcast.units import Duration
+from floorcast.units import Duration, format_duration
 
 MOST_REPLICAS = 1_000_000
 
@@ -242,6 +242,33 @@ class Slo(Section):
     )
 
 
+class Tune(Section):
+    """How a pool's own past sets its margins, and whether its floors must pay."""
+
+    every: Duration | None = Field(
+        default=None, description="how often `cycle` tunes anew; only `floorcast tune` does unless given"
+    )
+    days: int = Field(
+        default=14, ge=6, le=28, description="days that are replayed; settings are judged on the second half"
+    )
+    apply: bool = Field(default=False, description="whether floors and overlay take what was tuned: settings and gate")
+    gate: bool = Field(
+        default=True,
+        description="with `apply`: whether plain minimums are published where tuning found that floors do not pay",
+    )
+
+    @field_validator("every")
+    @classmethod
+    def _often(cls, every: timedelta | None) -> timedelta | None:
+        if every is not None and every < timedelta(days=1):
+            raise PydanticCustomError(
+                "too_often",
+                "{every} is less than the day that each judgement adds",
+                {"every": format_duration(every), "hint": "use 7d, or at least 1d"},
+            )
+        return every
+
+
 class Target(Section):
     """The workload in Kubernetes that serves a pool."""
 
@@ -356,6 +383,7 @@ class Pool(PoolSettings):
     )
     slo: Slo = Field(default=Slo(), description="what the pool promises")
     overlay: Overlay = Field(default=Overlay(), description="the reactive policy on live signals, above the floors")
+    tune: Tune = Field(default=Tune(), description="how margins are tuned on the pool's past, and the gate")
     target: Target = Field(default=Target(), description="the workload in Kubernetes that serves the pool")
 
     @property

@@ -29,6 +29,7 @@ class Rung(StrEnum):
 
 BufferName = Literal["minimum_margin", "round_up", "zone_loss", "rollout", "warm", "scale_to_zero"]
 Rule = Literal[
+    "gate",
     "scheduled_minimum",
     "min_replicas",
     "multiple_of",
@@ -235,11 +236,37 @@ class FloorWindow(Frozen):
     reason: Reason
 
 
+class Served(Frozen):
+    """What one way to run a pool cost and kept on the judged days."""
+
+    over_clairvoyant: float | None = Field(
+        description="cost as a multiple of the clairvoyant's; null where nothing can keep the promise"
+    )
+    gpu_hours_per_day: float
+    on_time: float = Field(ge=0, le=1, description="share of the tokens")
+
+
+class Proof(Frozen):
+    """What the gate rests on: replays of days with settings chosen on the days before each."""
+
+    as_of: AwareDatetime = Field(description="when it was tuned, the end of the judged days")
+    days: int = Field(ge=1)
+    promise: float = Field(gt=0, le=1)
+    floors: Served
+    overlay_alone: Served
+    why: str
+    applied: bool = Field(description="whether floors are planned with the settings tuned then")
+
+
 class PoolSchedule(Frozen):
     """A pool's floors over the horizon, contiguous and in order."""
 
     gate: Literal["open", "closed", "untested"] = Field(
-        description="whether replay shows that floors pay on this pool; untested where no replay was run"
+        description="whether replay shows that floors pay on this pool: where closed, floors are its plain minimums; "
+        "untested where none was run, it could not tell, or the pool does not heed it"
+    )
+    proof: Proof | None = Field(
+        default=None, exclude_if=lambda proof: proof is None, description="where the pool was tuned"
     )
     rung: Rung
     settings: PoolSettings | None = Field(

@@ -33,11 +33,17 @@ def kept_share(members: Sequence[tuple[Series, Forecast]], *, quantile: float) -
     median, bound = _added(members, quantile)
     spread = bound - median
     total = _at_origins(_rates(members).sum(axis=0), members[0][1].panel, len(median))
-    judged = np.isfinite(total) & (spread > 0)
+    return share_of(total - median, spread, quantile=quantile)
+
+
+def share_of(excess: FloatArray, spread: FloatArray, *, quantile: float) -> float:
+    """`kept_share` from what came above the medians and the spread that was forecast, (origins,) each; NaN where not
+    known. 1 with too few origins."""
+    judged = np.isfinite(excess) & (spread > 0)
     if int(judged.sum()) < MIN_ORIGINS:
         return 1.0
-    [excess] = conformal((total - median)[judged] / spread[judged], [quantile])
-    return float(np.clip(excess, 0.0, 1.0))
+    [share] = conformal(excess[judged] / spread[judged], [quantile])
+    return float(np.clip(share, 0.0, 1.0))
 
 
 def peak_factor(
@@ -58,8 +64,19 @@ def peak_factor(
     bound = median + share * (added - median)
     values = _rates(members)
     tops = np.stack([peak[-values.shape[1] :] for peak in peaks])
-    busiest = values.sum(axis=0) + np.sqrt((np.maximum(tops - values, 0.0) ** 2).sum(axis=0))
-    most = _at_origins(busiest, members[0][1].panel, len(median))
+    most = _at_origins(busiest_minutes(values, tops), members[0][1].panel, len(median))
+    return factor_of(most, bound, quantile=quantile)
+
+
+def busiest_minutes(rates: FloatArray, peaks: FloatArray) -> FloatArray:
+    """(steps,) of the pool's busiest minute within each step, from its classes' (classes, steps)."""
+    busiest: FloatArray = rates.sum(axis=0) + np.sqrt((np.maximum(peaks - rates, 0.0) ** 2).sum(axis=0))
+    return busiest
+
+
+def factor_of(most: FloatArray, bound: FloatArray, *, quantile: float) -> float | None:
+    """`peak_factor` from the greatest minutes that came and the bound that the pool had, (origins,) each; NaN where not
+    known. None with too few origins."""
     judged = np.isfinite(most) & (bound > 0)
     if int(judged.sum()) < MIN_ORIGINS:
         return None

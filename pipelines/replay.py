@@ -70,9 +70,9 @@ def replay_pool(project: Project, name: str, *, now: datetime, days: float, seed
     begin = demand.select(pl.col("step_start").min()).item()
     start = max(first, begin, floors["window_start"].min() or first)
     pool, notes = config.pools[name], []
-    traffic = _traffic(project, name, demand, start=start, end=end, seed=seed)
-    past = _traffic(project, name, demand, start=begin, end=end, seed=seed)
-    required = _required(past, project, name)
+    traffic = traffic_of(project, name, demand, start=start, end=end, seed=seed, step_s=STEP_S)
+    past = traffic_of(project, name, demand, start=begin, end=end, seed=seed, step_s=STEP_S)
+    required = required_by_step(past, project, name)
     if floors.is_empty():
         notes.append(f"no floors are published for this time; {OURS} is left out")
         published: dict[str, Ints] = {}
@@ -108,8 +108,8 @@ def planned_on(config: Config) -> dict[str, list[str]]:
     return {name: classes for name, classes in planned.items() if classes}
 
 
-def _traffic(
-    project: Project, name: str, demand: pl.DataFrame, *, start: datetime, end: datetime, seed: int
+def traffic_of(
+    project: Project, name: str, demand: pl.DataFrame, *, start: datetime, end: datetime, seed: int, step_s: float
 ) -> Traffic:
     """A stream for each priority and longest wait among the pool's classes: the highest priority first, and of the same
     priority who may wait least."""
@@ -127,15 +127,15 @@ def _traffic(
             step=config.step,
             seed=seed,
             name=", ".join(sorted(classes)),
-            step_s=STEP_S,
+            step_s=step_s,
             max_wait_s=max_wait.total_seconds(),
         )
         for (_, max_wait), classes in sorted(alike.items(), key=lambda item: (-item[0][0], item[0][1]))
     )
-    return Traffic(start, STEP_S, streams)
+    return Traffic(start, step_s, streams)
 
 
-def _required(traffic: Traffic, project: Project, name: str) -> Floats:
+def required_by_step(traffic: Traffic, project: Project, name: str) -> Floats:
     """[windows] replicas that each step of the configuration's grid took at the target utilization."""
     pool = project.config.pools[name]
     load = np.sum([work(stream, pool, traffic.step_s) for stream in traffic.streams], axis=0)

@@ -22,6 +22,7 @@ from scaling.demand import METRICS, pool_demand
 from scaling.pool_demand import total_demand
 
 _CAUSES = {
+    "gate": "gate",
     "scheduled_minimum": "calendar",
     "ceiling": "calendar",
     "min_replicas": "bounds",
@@ -29,6 +30,9 @@ _CAUSES = {
     "quota": "quota",
 }
 """What a rule belongs to; `shape` where not given."""
+
+_TUNED = ("quantile", "capacity", "margins")
+"""Beginnings of the causes that tuned settings may be."""
 
 _Settings = tuple[PoolSettings | None, PoolSettings | None]
 
@@ -100,8 +104,19 @@ def _changes(name: str, before: PoolSchedule, after: PoolSchedule) -> Iterator[C
                 end=min(old.end, new.end),
                 before=old.min_replicas,
                 after=new.min_replicas,
-                effects=attribute(old.reason, new.reason, settings=(before.settings, after.settings), rung=rung),
+                effects=attribute(
+                    old.reason,
+                    new.reason,
+                    settings=(before.settings, after.settings),
+                    rung=rung,
+                    tuned=tuned_when(before) != tuned_when(after),
+                ),
             )
+
+
+def tuned_when(pool: PoolSchedule) -> datetime | None:
+    """When the settings that a pool's floors were planned with were tuned; None where they are as configured."""
+    return pool.proof.as_of if pool.proof is not None and pool.proof.applied else None
 
 
 def _overlaps(
@@ -144,15 +159,18 @@ def attribute(
     *,
     settings: _Settings = (None, None),
     rung: Rung | None = None,
+    tuned: bool = False,
 ) -> tuple[tuple[str, int], ...]:
     """The effects, in replicas by cause, that lead from one floor to the other; a cause without an effect is left out.
 
     `settings` are the pool's before and after, None where not known. `rung` is that of the pool's floors after, where
     it is another than before: then it is what moved the demand. So is the quantile or the lead where these are others.
+    `tuned` says that the settings were tuned in between, which is said of the causes that they are.
     """
     effects: dict[str, int] = {}
     for cause, number in _steps(before, after, settings, rung):
-        effects[cause] = effects.get(cause, 0) + number
+        named = f"{cause} (tuned)" if tuned and cause.startswith(_TUNED) else cause
+        effects[named] = effects.get(named, 0) + number
     return tuple((cause, number) for cause, number in effects.items() if number)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -55,6 +55,7 @@ def plan(
     shares: pl.DataFrame | None = None,
     in_force: pl.DataFrame | None = None,
     cached: Mapping[str, float] | None = None,
+    closed: Collection[str] = (),
 ) -> Plan:
     """Floors of every pool over the horizon, from the step that holds `now`.
 
@@ -65,6 +66,7 @@ def plan(
     `in_force` are the floors of the steps before `now` (pool, window_start, min_replicas), for what classes that may
     wait still have waiting; without one, all they brought within their wait.
     `cached` is the share of prompt tokens in the prefix cache by class, none unless given.
+    The pools `closed` are those whose floors do not pay: they have their plain minimums.
 
     The floor of a window covers the most demanding of all steps that overlap the window or the lead time after
     it. Then, in order: the buffers of `scaling.buffers`, the rules of `scaling.moves`, quotas. The rung of a window is
@@ -120,6 +122,7 @@ def plan(
             limits=limits(pool.calendar, grid, windows=windows, width=widths[name], zone=config.zone)
             if pool.calendar
             else None,
+            closed=name in closed,
         )
     useful = served_by_partners(config, made)
     claims = {name: _claim(one, config.pools[name], before[name], useful[name]) for name, one in made.items()}

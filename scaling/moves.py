@@ -53,19 +53,29 @@ def lower_bound(pool: PoolSettings, *, idle: bool) -> int:
 
 
 def moves(
-    pool: PoolSettings, wanted: Ints, grid: Grid, *, idle: Flags, before: Ints, degraded: Flags, limits: Limits
+    pool: PoolSettings,
+    wanted: Ints,
+    grid: Grid,
+    *,
+    idle: Flags,
+    before: Ints,
+    degraded: Flags,
+    limits: Limits,
+    closed: bool = False,
 ) -> tuple[tuple[Move, ...], Ints]:
     """The rules in the order of `floorcast.types.RULES`, and the shortfall [windows].
 
     `idle` says in which windows demand stays low enough for no replica, `before` [1 + windows] is what was published
-    for the step before the grid and from there on, and `degraded` says which windows are not below that. What was
-    published applies after the dwell: held on again, each publication would carry it further. A ceiling comes last, so
-    that neither what was published nor a gentle descent lifts a floor over it.
+    for the step before the grid and from there on, and `degraded` says which windows are not below that. Where the gate
+    is `closed` nothing is wanted: minimums are left, to which floors come down as gently as ever. What was published
+    applies after the dwell: held on again, each publication would carry it further. A ceiling comes last, so that
+    neither what was published nor a gentle descent lifts a floor over it.
     """
     bounds, shape = pool.bounds, pool.shape
     # What was published under other bounds or multiples.
     before = np.minimum(whole_multiples(before, shape.multiple_of), bounds.highest)
-    scheduled = np.maximum(wanted, limits.minimums)
+    gated = np.zeros_like(wanted) if closed else wanted
+    scheduled = np.maximum(gated, limits.minimums)
     raised = np.maximum(scheduled, np.where(idle, lower_bound(pool, idle=True), lower_bound(pool, idle=False)))
     multiples = whole_multiples(raised, shape.multiple_of)
     bounded = np.minimum(multiples, bounds.highest)
@@ -81,6 +91,7 @@ def moves(
         multiple_of=shape.multiple_of,
     )
     rules = (
+        Move("gate", gated),
         Move("scheduled_minimum", scheduled, limits.minimum_rules),
         Move("min_replicas", raised),
         Move("multiple_of", multiples),

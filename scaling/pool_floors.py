@@ -78,11 +78,13 @@ def pool_floors(
     before: Ints,
     idle: Flags,
     limits: Limits | None = None,
+    closed: bool = False,
 ) -> PoolFloors:
     """The floors of a pool over `windows` steps from the start of the grid.
 
     `width` is the number of steps that overlap a window and its lead, `before` [1 + windows] what was published before,
-    0 for nothing, and `idle` [windows] what `idle_windows` says.
+    0 for nothing, and `idle` [windows] what `idle_windows` says. Where the gate is `closed` what demand asks for is
+    told, and not made a floor.
     """
     steps = windows + width - 1
     required, binding = required_replicas(
@@ -111,6 +113,7 @@ def pool_floors(
         before=before,
         degraded=degraded,
         limits=limits or no_limits(windows),
+        closed=closed,
     )
     return PoolFloors(
         classes=demand.classes,

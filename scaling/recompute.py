@@ -26,8 +26,9 @@ def recompute(reason: Reason, pool: PoolSettings) -> int:
     Every number in between is derived anew and compared, hysteresis and step-down from what the reason says was
     published for the window and of the window before. Whether the window is one in which a floor may fall, and whether
     its rung keeps what was published, the reason does not say: both are allowed. What other windows hold (dwell), what
-    the calendar does (scheduled minimum, ceiling) and that demand stays low after the deciding step (scale to zero) is
-    not derivable from one window: it is taken as given, if it moves the number the way it may. So is what a quota
+    the calendar does (scheduled minimum, ceiling), whether the gate is closed and that demand stays low after the
+    deciding step (scale to zero) is not derivable from one window: it is taken as given, if it moves the number the way
+    it may. So is what a quota
     leaves, which depends on other pools, if the quota has no room for another replica. Raises FloorcastError at the
     first number that disagrees.
     """
@@ -134,6 +135,7 @@ def _allowed(reason: Reason, pool: PoolSettings, *, idle: bool) -> dict[Rule, Ca
         return int(stay(np.array([before]), published=np.array([published]), hysteresis=shape.hysteresis)[0])
 
     return {
+        "gate": lambda before: (before, 0),
         "scheduled_minimum": lambda before: range(before, max(before, highest) + 1),
         "min_replicas": lambda before: (max(before, least),),
         "multiple_of": lambda before: (whole_multiples(before, shape.multiple_of),),

@@ -41,17 +41,20 @@ def register(app: typer.Typer) -> None:
           floorcast explain chat-70b --at "2026-11-30 08:55"
         """
         from pipelines.stages.common import count
+        from pipelines.stages.tuned import with_tunings
         from scaling.explain import explain
         from scaling.recompute import recompute
 
-        project = project_of(config, data)
+        given = project_of(config, data)
         moment = now_or(now)
+        project = with_tunings(given, given.as_of(moment))
         try:
             asked = parse_time(at) if at else moment
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--at") from None
         schedule, window, rung, cutoff, carried = find(project, pool, asked, moment)
         changed = changed_since(project, pool, schedule.issued_at) if cutoff else []
+        proof = schedule.pools[pool].proof
         settings, since = settings_of(project, pool, schedule)
         recomputed = recompute(window.reason, settings)
         if recomputed != window.min_replicas:
@@ -71,6 +74,8 @@ def register(app: typer.Typer) -> None:
                     "recomputed": recomputed,
                     "changed_data": changed,
                     "changed_settings": since,
+                    "gate": schedule.pools[pool].gate,
+                    "proof": proof.model_dump(mode="json") if proof else None,
                     "published_reason_of": format_time(carried.start) if carried else None,
                     **window.model_dump(mode="json"),
                 }
@@ -86,6 +91,7 @@ def register(app: typer.Typer) -> None:
                 issued_at=schedule.issued_at,
                 cutoff=cutoff,
                 rung=rung,
+                proof=proof,
             )
         )
         if changed:

@@ -16,12 +16,14 @@ from pydantic import ValidationError
 from floorcast.columns import FLOORS, conform
 from floorcast.errors import NotFoundError, PublishError
 from floorcast.pool import PoolSettings
+from floorcast.tuning import Gate
 from floorcast.types import (
     SCHEDULE_SCHEMA_VERSION,
     AdmissionWindow,
     FloorSchedule,
     FloorWindow,
     PoolSchedule,
+    Proof,
     Reason,
     Rung,
 )
@@ -43,10 +45,12 @@ def build_schedule(
     rungs: Mapping[str, Rung],
     settings: Mapping[str, PoolSettings],
     admission: Mapping[str, tuple[AdmissionWindow, ...]] | None = None,
-    gate: Literal["open", "closed", "untested"] = "untested",
+    gates: Mapping[str, Gate] | None = None,
+    proofs: Mapping[str, Proof] | None = None,
 ) -> FloorSchedule:
-    """The schedule of one publication, from `floors` (schema FLOORS), the rung of each pool, and what it was planned
-    with; `admission` is what `scaling.fleet_admission` says of the floors.
+    """The schedule of one publication, from `floors` (schema FLOORS), the rung of each pool, what it was planned with,
+    its gate, untested unless given, and what that rests on; `admission` is what `scaling.fleet_admission` says of the
+    floors.
 
     Neighbouring steps of equal min_replicas, rung and placement of classes become one window, which carries the reason
     of its most demanding step: the largest required_replicas, the earliest of equals. Raises PublishError where a pool
@@ -67,7 +71,13 @@ def build_schedule(
             FloorWindow(start=row["start"], end=row["end"], min_replicas=row["min_replicas"], reason=_reason(row))
         )
     pools = {
-        pool: PoolSchedule(gate=gate, rung=rungs[pool], settings=settings.get(pool), windows=tuple(pool_windows))
+        pool: PoolSchedule(
+            gate=(gates or {}).get(pool, "untested"),
+            proof=(proofs or {}).get(pool),
+            rung=rungs[pool],
+            settings=settings.get(pool),
+            windows=tuple(pool_windows),
+        )
         for pool, pool_windows in windows.items()
     }
     return FloorSchedule(

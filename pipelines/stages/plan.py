@@ -15,6 +15,7 @@ from floorcast.types import Admission, AdmissionWindow, FloorSchedule, Frozen, R
 from pipelines.project import Project
 from pipelines.publishers.schedule import LATEST, read_schedule
 from pipelines.stages.common import StageResult, count, read_series, run_id
+from pipelines.stages.tuned import gates, tunings_of
 from scaling.deadlines import replayed
 from scaling.effective import LOOK_BACK, cached_shares
 from scaling.fleet_admission import fleet_admission
@@ -54,13 +55,14 @@ class Shortfall(Frozen):
 
 
 class PlanResult(StageResult):
-    """`rungs` says for each pool where the demand of the floors due now came from; `shortfalls` are in order of pool
-    and time; `admission` is what classes that are not served whole can be served by all their pools together;
-    `relax` says which limits leave no room for classes that several pools can serve."""
+    """`rungs` says for each pool where the demand of the floors due now came from; `closed` are the pools whose gate
+    is; `shortfalls` are in order of pool and time; `admission` is what classes that are not served whole can be served
+    by all their pools together; `relax` says which limits leave no room for classes that several pools can serve."""
 
     pools: int
     windows: int
     rungs: dict[str, str]
+    closed: tuple[str, ...]
     shortfalls: tuple[Shortfall, ...]
     admission: dict[str, tuple[AdmissionWindow, ...]]
     relax: tuple[str, ...]
@@ -75,7 +77,8 @@ class PlanResult(StageResult):
         short = [
             f"{one.text}, in a span from {one.start:%m-%d %H:%M} to {one.end:%m-%d %H:%M} UTC" for one in worst.values()
         ]
-        notes = "".join(f"; {note}" for note in [*fallen, *short, *self.relax])
+        closed = [f"{pool} at its plain minimum, as floors do not pay there" for pool in self.closed]
+        notes = "".join(f"; {note}" for note in [*fallen, *closed, *short, *self.relax])
         return f"{count(self.windows, 'window')} for {count(self.pools, 'pool')}{notes}"
 
 
@@ -87,6 +90,7 @@ def planned(project: Project, as_of: datetime, configs: Sequence[Config]) -> lis
         shares = read_pool_shares(store, at=as_of)
         cached = read_cached_tokens(store, start=as_of - LOOK_BACK, end=as_of)
         before = latest_publication(store, before=as_of)
+        tunings = tunings_of(store, at=as_of)
         in_force = floors_in_force(store, start=as_of - max(replayed(config) for config in configs), end=as_of)
     published = _published(project, before, as_of)
     return [
@@ -99,6 +103,7 @@ def planned(project: Project, as_of: datetime, configs: Sequence[Config]) -> lis
             shares=shares,
             in_force=in_force,
             cached=cached_shares(config, cached, history, now=as_of),
+            closed=[name for name, gate in gates(config, tunings).items() if gate == "closed"],
         )
         for config in configs
     ]
@@ -110,10 +115,12 @@ def plan(project: Project, now: datetime) -> PlanResult:
     (made,) = planned(project, as_of, [project.config])
     with open_store(project.store_path) as store:
         write_floors(store, run_id("plan", as_of), made.floors)
+        gate = gates(project.config, tunings_of(store, at=as_of))
     return PlanResult(
         pools=made.floors["pool"].n_unique(),
         windows=made.floors.height,
         rungs={pool: rung.value for pool, rung in made.rungs.items()},
+        closed=tuple(name for name, one in gate.items() if one == "closed"),
         shortfalls=tuple(shortfalls(made.floors)),
         admission=fleet_admission(project.config, made.floors),
         relax=tuple(f"{one.text} from {one.start:%m-%d %H:%M} to {one.end:%m-%d %H:%M} UTC" for one in made.relax),

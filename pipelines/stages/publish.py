@@ -12,6 +12,7 @@ from pipelines.project import Project
 from pipelines.publishers.manifests import write_manifests
 from pipelines.publishers.schedule import build_schedule, published_versions, write_schedule
 from pipelines.stages.common import StageResult, count, run_id
+from pipelines.stages.tuned import gates, proofs, tunings_of
 from scaling.fleet_admission import fleet_admission
 from scaling.floors import worst_rungs
 from scaling.recompute import recompute
@@ -101,6 +102,7 @@ def _check_recomputes(schedule: FloorSchedule) -> None:
 def _schedule(project: Project, store: Store, as_of: datetime, *, clock: datetime) -> FloorSchedule:
     config = project.config
     floors = read_floors(store, run_id("plan", as_of))
+    tunings = tunings_of(store, at=as_of)
     latest = latest_publication(store)
     recorded = list_publications(store)["version"].to_list()
     # One from the future was issued by a wrong clock or for a trial, and must not block today's.
@@ -125,6 +127,8 @@ def _schedule(project: Project, store: Store, as_of: datetime, *, clock: datetim
         rungs=worst_rungs(config, floors, now=as_of),
         settings={name: pool.settings for name, pool in config.pools.items()},
         admission=fleet_admission(config, floors),
+        gates=gates(config, tunings),
+        proofs=proofs(config, tunings),
     )
     _check_recomputes(schedule)
     if latest and FloorSchedule.model_validate_json(latest.schedule) == schedule.model_copy(

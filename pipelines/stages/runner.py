@@ -19,6 +19,8 @@ from pipelines.stages.ingest import ingest
 from pipelines.stages.plan import plan
 from pipelines.stages.publish import publish
 from pipelines.stages.startups import with_measured_startups
+from pipelines.stages.tune import tune
+from pipelines.stages.tuned import with_tunings
 from store.connection import open_store
 from store.runs import finish_run, start_run
 
@@ -32,6 +34,7 @@ CYCLE: dict[str, Stage] = {
     "publish": publish,
     "evaluate": evaluate,
     "dashboard": dashboard,
+    "tune": partial(tune, only_due=True),
 }
 """The stages of a cycle, in order."""
 
@@ -39,8 +42,8 @@ ESSENTIAL = ("plan", "publish")
 """A cycle ends where one of these fails. Any other may fail: floors are then made from what is stored, by the
 fallback ladder, and the cycle says so."""
 
-STAGES: dict[str, Stage] = {**CYCLE, "fit": fit}
-"""What a single command runs: `fit` alone fits every series anew."""
+STAGES: dict[str, Stage] = {**CYCLE, "fit": fit, "tune": tune}
+"""What a single command runs: `fit` alone fits every series anew, and `tune` tunes every pool."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def run_stage(name: str, stage: Stage, project: Project, now: datetime) -> Stage
         start_run(store, run_id=identity, kind=name, started_at=datetime.now(UTC), as_of=as_of)
     began = time.perf_counter()
     try:
-        result = stage(with_measured_startups(project, as_of), now)
+        result = stage(with_tunings(with_measured_startups(project, as_of), as_of), now)
     except Exception as error:
         _finish(project, identity, status="failed", detail=json.dumps({"error": str(error)}))
         raise

@@ -82,7 +82,9 @@ def test_a_schedule_carries_what_it_was_given(floors_of):
     floors = floors_of({"chat": [(3, 2.1)]})
     berlin = timezone(timedelta(hours=1))
     issued = floors["window_start"][0].astimezone(berlin)
-    schedule = build(floors, {"chat": Rung.PAST_WEEKS}, mode="apply", version=7, issued_at=issued, gate="closed")
+    schedule = build(
+        floors, {"chat": Rung.PAST_WEEKS}, mode="apply", version=7, issued_at=issued, gates={"chat": "closed"}
+    )
     pool = schedule.pools["chat"]
     assert (schedule.mode, schedule.version, pool.rung, pool.gate) == ("apply", 7, "past_weeks", "closed")
     assert '"issued_at":"2026-11-30T08:55:00Z"' in schedule.model_dump_json()
