@@ -72,7 +72,7 @@ def _observed(cached: pl.DataFrame, history: pl.DataFrame, *, now: datetime, ste
         if seen.height * step >= _LATELY and 2 * lately["share"].count() >= max(lately.height, 1):
             lowest = _weighted_quantile(seen["share"].to_numpy(), seen["tokens_in"].to_numpy())
             # A share of 1 would plan for nothing.
-            shares[str(name)] = min(math.floor(1000 * lowest) / 1000, 0.999)
+            shares[str(name)] = min(math.floor(1000 * lowest + 1e-9) / 1000, 0.999)
     return shares
 
 

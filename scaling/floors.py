@@ -56,6 +56,7 @@ def plan(
     in_force: pl.DataFrame | None = None,
     cached: Mapping[str, float] | None = None,
     closed: Collection[str] = (),
+    stalled: Collection[str] = (),
 ) -> Plan:
     """Floors of every pool over the horizon, from the step that holds `now`.
 
@@ -65,8 +66,9 @@ def plan(
     up.
     `in_force` are the floors of the steps before `now` (pool, window_start, min_replicas), for what classes that may
     wait still have waiting; without one, all they brought within their wait.
-    `cached` is the share of prompt tokens in the prefix cache by class, none unless given.
-    The pools `closed` are those whose floors do not pay: they have their plain minimums.
+    `stalled` are the classes of which nothing has come since that publication: whatever is made anew of the same data,
+    no floor of their pools is below it. `cached` is the share of prompt tokens in the prefix cache by class, none
+    unless given. The pools of `closed` publish their plain minimums.
 
     The floor of a window covers the most demanding of all steps that overlap the window or the lead time after
     it. Then, in order: the buffers of `scaling.buffers`, the rules of `scaling.moves`, quotas. The rung of a window is
@@ -123,6 +125,7 @@ def plan(
             if pool.calendar
             else None,
             closed=name in closed,
+            late=any(one in stalled for one in config.classes_of(name)),
         )
     useful = served_by_partners(config, made)
     claims = {name: _claim(one, config.pools[name], before[name], useful[name]) for name, one in made.items()}

@@ -79,12 +79,14 @@ def pool_floors(
     idle: Flags,
     limits: Limits | None = None,
     closed: bool = False,
+    late: bool = False,
 ) -> PoolFloors:
     """The floors of a pool over `windows` steps from the start of the grid.
 
     `width` is the number of steps that overlap a window and its lead, `before` [1 + windows] what was published before,
     0 for nothing, and `idle` [windows] what `idle_windows` says. Where the gate is `closed` what demand asks for is
-    told, and not made a floor.
+    told, and not made a floor. Where it is `late`, nothing
+    new being known of its classes, no floor is below what was published.
     """
     steps = windows + width - 1
     required, binding = required_replicas(
@@ -104,7 +106,7 @@ def pool_floors(
     deciding = np.where(on_fallback, np.arange(windows) + gap.argmax(axis=1), deciding)
     rung = _ahead(np.where(missing & inside, np.int8(_FALLBACK), demand.rung[:steps]), width).max(axis=1)
     wanted = np.where(on_fallback, fallback, whole)
-    degraded = (rung > 0) | _ahead(missing, width).any(axis=1)
+    degraded = late | (rung > 0) | _ahead(missing, width).any(axis=1)
     rules, shortfall = moves(
         pool,
         wanted,

@@ -90,6 +90,7 @@ def planned(project: Project, as_of: datetime, configs: Sequence[Config]) -> lis
         shares = read_pool_shares(store, at=as_of)
         cached = read_cached_tokens(store, start=as_of - LOOK_BACK, end=as_of)
         before = latest_publication(store, before=as_of)
+        known_then = read_forecast(store, at=before.issued_at) if before else forecasts.clear()
         tunings = tunings_of(store, at=as_of)
         in_force = floors_in_force(store, start=as_of - max(replayed(config) for config in configs), end=as_of)
     published = _published(project, before, as_of)
@@ -98,6 +99,7 @@ def planned(project: Project, as_of: datetime, configs: Sequence[Config]) -> lis
             config,
             now=as_of,
             forecasts=forecasts,
+            stalled=_stalled(forecasts, known_then),
             history=history,
             published=published,
             shares=shares,
@@ -145,6 +147,12 @@ def shortfalls(floors: pl.DataFrame) -> Iterator[Shortfall]:
             rules=tuple(move.rule for move in reason.adjustments if move.after < move.before),
             admission=reason.admission,
         )
+
+
+def _stalled(forecasts: pl.DataFrame, before: pl.DataFrame) -> set[str]:
+    """The classes whose newest forecast rests on data up to the same time as the newest before."""
+    now, then = (frame.select("workload_class", "metric", "cutoff").unique() for frame in (forecasts, before))
+    return set(now.join(then, on=["workload_class", "metric", "cutoff"], how="inner")["workload_class"])
 
 
 def _published(project: Project, recorded: PublicationRecord | None, as_of: datetime) -> FloorSchedule | None:
