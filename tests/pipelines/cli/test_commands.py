@@ -27,6 +27,7 @@ COMMANDS = (
     "status",
     "calibrate",
     "replay",
+    "tune",
     "cost",
 )
 
