@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
-from pathlib import Path
 from typing import Literal
 
 import polars as pl
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from dashboards.figures.calibration import capacity_figure, latency_figure
 from dashboards.pages import chart
-from floorcast import __version__
-
-_HERE = Path(__file__).parent
+from dashboards.standalone import standalone_page
 
 
 def calibration_page(
@@ -48,17 +42,4 @@ def calibration_page(
             label="Points of tokens in and out per second at the edge, over the area that the capacities allow",
         ),
     ]
-    environment = Environment(
-        loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    assets = {name: Markup((_HERE / "assets" / f"site.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}
-    plotly_js = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
-    return environment.get_template("calibration.html").render(
-        charts=charts,
-        headline=headline,
-        snippet=snippet,
-        notes=notes,
-        floorcast_version=__version__,
-        plotly_js=Markup(plotly_js),
-        **assets,
-    )
+    return standalone_page("calibration.html", charts=charts, headline=headline, snippet=snippet, notes=notes)

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
-from pathlib import Path
 
 import polars as pl
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
-from dashboards import text
 from dashboards.figures.pareto import pareto_figure
 from dashboards.pages import chart
-from floorcast import __version__
-
-_HERE = Path(__file__).parent
+from dashboards.standalone import standalone_page
 
 
 @dataclass(frozen=True)
@@ -49,12 +42,4 @@ def replay_page(pools: Sequence[ReplayedPool]) -> str:
         }
         for pool in pools
     ]
-    environment = Environment(
-        loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    environment.filters |= {"number": text.number, "percent": text.percent}
-    assets = {name: Markup((_HERE / "assets" / f"site.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}
-    plotly_js = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
-    return environment.get_template("replay.html").render(
-        shown=shown, floorcast_version=__version__, plotly_js=Markup(plotly_js), **assets
-    )
+    return standalone_page("replay.html", shown=shown)

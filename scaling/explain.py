@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -257,8 +258,8 @@ def _rule_lines(window: FloorWindow, pool: PoolSettings) -> list[tuple[str, str]
     for rule in RULES:
         if rule == "max_replicas":
             lines.append(("bounds", f"{_bounds(number, moves, pool)}{_quotas(window.reason)}"))
-        elif rule in moves and rule in _RULE_LINES:
-            lines.append(_RULE_LINES[rule](moves[rule], pool))
+        elif rule in moves and rule in _RULES:
+            lines.append(_rule_line(moves[rule], pool))
         if rule in moves:
             number = moves[rule].after
     return lines
@@ -301,56 +302,33 @@ def _share(share: float) -> str:
     return f"{min(round(100 * share), 99)} %"
 
 
-def _gate_line(adjusted: Adjustment, _pool: PoolSettings) -> tuple[str, str]:
-    return "gate", f"{adjusted.before} becomes {adjusted.after}: closed, as floors do not pay here; minimums are left"
+def _rule_line(adjusted: Adjustment, pool: PoolSettings) -> tuple[str, str]:
+    label, how = _RULES[adjusted.rule](adjusted, pool)
+    return label, f"{adjusted.before} becomes {adjusted.after}{how}"
 
 
-def _quota_line(adjusted: Adjustment, _pool: PoolSettings) -> tuple[str, str]:
-    return "quota", f"{adjusted.before} becomes {adjusted.after}, all that the quota leaves"
-
-
-def _published_line(adjusted: Adjustment, _pool: PoolSettings) -> tuple[str, str]:
-    return "published", f"{adjusted.before} becomes {adjusted.after}, as published before for this time"
-
-
-def _dwell_line(adjusted: Adjustment, pool: PoolSettings) -> tuple[str, str]:
-    return "dwell", f"{adjusted.before} becomes {adjusted.after}, held for {format_duration(pool.shape.dwell)}"
-
-
-def _step_down_line(adjusted: Adjustment, pool: PoolSettings) -> tuple[str, str]:
+def _step_down(_adjusted: Adjustment, pool: PoolSettings) -> tuple[str, str]:
     most = pool.shape.step_down
     pace = f"down by at most {most if most >= 1 else f'{most * 100:g} %'} in {format_duration(pool.shape.every)}"
-    return "step down", f"{adjusted.before} becomes {adjusted.after}, {pace}"
+    return "step down", f", {pace}"
 
 
-def _minimum_line(adjusted: Adjustment, _pool: PoolSettings) -> tuple[str, str]:
-    return "schedule", f"{adjusted.before} becomes {adjusted.after}, the minimum of {adjusted.name}"
-
-
-def _ceiling_line(adjusted: Adjustment, _pool: PoolSettings) -> tuple[str, str]:
-    return "ceiling", f"{adjusted.before} becomes {adjusted.after}, the most that {adjusted.name} allows"
-
-
-def _multiple_line(adjusted: Adjustment, pool: PoolSettings) -> tuple[str, str]:
-    return "multiples", f"{adjusted.before} becomes {adjusted.after}, in multiples of {pool.shape.multiple_of}"
-
-
-def _hysteresis_line(adjusted: Adjustment, pool: PoolSettings) -> tuple[str, str]:
-    near = f"lower by no more than {pool.shape.hysteresis * 100:g} %"
-    return "hysteresis", f"{adjusted.before} becomes {adjusted.after}, as published before for this time: {near}"
-
-
-_RULE_LINES = {
-    "gate": _gate_line,
-    "multiple_of": _multiple_line,
-    "hysteresis": _hysteresis_line,
-    "scheduled_minimum": _minimum_line,
-    "ceiling": _ceiling_line,
-    "already_published": _published_line,
-    "dwell": _dwell_line,
-    "step_down": _step_down_line,
-    "quota": _quota_line,
+_AS_PUBLISHED = ", as published before for this time"
+_RULES: dict[str, Callable[[Adjustment, PoolSettings], tuple[str, str]]] = {
+    "gate": lambda _one, _pool: ("gate", ": closed, as floors do not pay here; minimums are left"),
+    "multiple_of": lambda _one, pool: ("multiples", f", in multiples of {pool.shape.multiple_of}"),
+    "hysteresis": lambda _one, pool: (
+        "hysteresis",
+        f"{_AS_PUBLISHED}: lower by no more than {pool.shape.hysteresis * 100:g} %",
+    ),
+    "scheduled_minimum": lambda one, _pool: ("schedule", f", the minimum of {one.name}"),
+    "ceiling": lambda one, _pool: ("ceiling", f", the most that {one.name} allows"),
+    "already_published": lambda _one, _pool: ("published", _AS_PUBLISHED),
+    "dwell": lambda _one, pool: ("dwell", f", held for {format_duration(pool.shape.dwell)}"),
+    "step_down": _step_down,
+    "quota": lambda _one, _pool: ("quota", ", all that the quota leaves"),
 }
+"""By rule its label, and what follows the numbers before and after. Bounds are told in a line of their own."""
 
 
 def _forecast(window: FloorWindow, *, version: int | None, issued_at: datetime | None, cutoff: datetime | None) -> str:

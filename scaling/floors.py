@@ -21,11 +21,11 @@ from scaling.capacity import Floats, Ints
 from scaling.deadlines import schedule_deadlines
 from scaling.demand import METRICS
 from scaling.effective import effective, effective_history
-from scaling.ladder import RUNGS, Grid, gather
+from scaling.ladder import RUNGS, Figures, Grid, Waiting, gather
 from scaling.moves import Move
 from scaling.partners import served_by_partners
-from scaling.placement import Relaxation, place
-from scaling.pool_demand import own_demand, with_taken_over
+from scaling.placement import Placement, Relaxation, place
+from scaling.pool_demand import PoolDemand, own_demand, with_taken_over
 from scaling.pool_floors import PoolFloors, idle_windows, pool_floors
 from scaling.quotas import Claim, ration
 from scaling.reasons import reasons
@@ -90,8 +90,6 @@ def plan(
     figures = schedule_deadlines(config, figures, further, history=history, in_force=in_force).first(grid.count)
     starts = pl.datetime_range(start, start + config.horizon, config.step, closed="left", time_zone="UTC", eager=True)
     times = [format_time(start + step * config.step) for step in range(further.count + 1)]
-    position = {workload_class: place for place, workload_class in enumerate(figures.classes)}
-    members = {pool: [position[name] for name in config.classes_of(pool)] for pool in config.pools}
     kept = {} if shares is None else _kept(config, shares, forecasts)
     before = {name: _published(published, name, grid, windows) for name in config.pools}
     of_pool = {
@@ -99,16 +97,7 @@ def plan(
     }
     peaks = {name: peak for name, (_, peak) in of_pool.items()}
     placement = place(config, figures, grid, peaks=peaks, before=before, published=published)
-    own, waiting = {}, {}
-    for name, pool in config.pools.items():
-        part, places, share = figures, members[name], of_pool[name][0]
-        if name in placement.shares:
-            part, places = figures.part(places, placement.shares[name]), list(range(len(places)))
-            # What is kept of the classes' spread is known of them whole, or of the same part of each.
-            share = np.where(np.ptp(placement.shares[name][:, : widths[name]], axis=0).any(), 1.0, share)
-        waiting[name] = part.waiting
-        hurried = np.array([not config.wait_steps(one) for one in config.classes_of(name)])
-        own[name] = own_demand(pool, part, places, width=widths[name], share=share, peak=peaks[name], hurried=hurried)
+    own, waiting = _own_demands(config, figures, placement, of_pool)
     demands = {name: with_taken_over(pool, own[name], own) for name, pool in config.pools.items()}
     made = {}
     for name, pool in sorted(config.pools.items()):
@@ -148,6 +137,26 @@ def plan(
         frames.append(_frame(name, one, texts, starts=starts, step=config.step))
     floors = conform(pl.concat(frames), FLOORS)
     return Plan(floors, worst_rungs(config, floors, now=now), placement.relax)
+
+
+def _own_demands(
+    config: Config, figures: Figures, placement: Placement, of_pool: Mapping[str, Floats]
+) -> tuple[dict[str, PoolDemand], dict[str, dict[str, Waiting]]]:
+    """By pool what its classes, or the parts of them that are placed on it, ask for, and what of them waits. `of_pool`
+    are the share and the peak factor, [2, metrics]."""
+    position = {workload_class: place for place, workload_class in enumerate(figures.classes)}
+    own, waiting = {}, {}
+    for name, pool in config.pools.items():
+        classes, width, (share, peak) = config.classes_of(name), config.lead_steps(name), of_pool[name]
+        part, places = figures, [position[one] for one in classes]
+        if name in placement.shares:
+            part, places = figures.part(places, placement.shares[name]), list(range(len(places)))
+            # What is kept of the classes' spread is known of them whole, or of the same part of each.
+            share = np.where(np.ptp(placement.shares[name][:, :width], axis=0).any(), 1.0, share)
+        waiting[name] = part.waiting
+        hurried = np.array([not config.wait_steps(one) for one in classes])
+        own[name] = own_demand(pool, part, places, width=width, share=share, peak=peak, hurried=hurried)
+    return own, waiting
 
 
 def _frame(name: str, made: PoolFloors, texts: list[str], *, starts: pl.Series, step: timedelta) -> pl.DataFrame:

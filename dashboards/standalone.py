@@ -1,0 +1,28 @@
+"""A page that is one file: styles, scripts and figures are in it, and it opens from disk, offline."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from dashboards import text
+from floorcast import __version__
+
+_HERE = Path(__file__).parent
+
+
+def standalone_page(template: str, **context: Any) -> str:
+    """The HTML of a template that extends `standalone.html`."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters |= {"number": text.number, "percent": text.percent}
+    assets = {name: Markup((_HERE / "assets" / f"site.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}
+    plotly_js = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
+    return environment.get_template(template).render(
+        **context, floorcast_version=__version__, plotly_js=Markup(plotly_js), **assets
+    )
