@@ -169,7 +169,7 @@ def test_killed_at_twenty_moments_an_ingest_resumes_to_what_an_undisturbed_one_s
     for waits in [True, False] * 10:
         gate.reached.clear()
         gate.opened.clear()
-        # A run looks back first, in up to 20 requests; a chunk is 12. Those that wait have stored one to three new ones.
+        # A run looks back first (up to 20 requests); a chunk is 12. Those that wait have stored one to three new ones.
         gate.left = moments.randint(27, 43) if waits else moments.randint(1, 27)
         process = processes.Process(target=ingest, args=(project, world.end))
         process.start()
