@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -67,6 +68,28 @@ class SourceHealth:
     seconds: float
 
 
+TICK_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
+
+
+@dataclass(frozen=True)
+class TickTimes:
+    """How long the ticks took since the start, as a histogram counts it: each tick puts the next one on the board."""
+
+    counts: tuple[int, ...] = (0,) * (len(TICK_BUCKETS_S) + 1)
+    """Ticks by bucket, up to and with its bound; the last is of those above all bounds."""
+    sum_seconds: float = 0.0
+
+    def plus(self, seconds: float) -> TickTimes:
+        """With one more tick.
+
+        >>> TickTimes().plus(0.02).counts[:4]
+        (0, 0, 1, 0)
+        """
+        place = bisect_left(TICK_BUCKETS_S, seconds)
+        counts = tuple(count + (i == place) for i, count in enumerate(self.counts))
+        return TickTimes(counts, self.sum_seconds + seconds)
+
+
 @dataclass(frozen=True)
 class Board:
     """All of it. Immutable: a reader takes the reference once and sees one tick whole."""
@@ -84,3 +107,4 @@ class Board:
     """Why the configuration file as it stands now is not the one in force."""
     faults: tuple[str, ...] = field(default=())
     """What else is wrong, as a person should read it: a disk that is full, a clock that jumped."""
+    tick_times: TickTimes = TickTimes()
