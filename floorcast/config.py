@@ -17,6 +17,7 @@ from floorcast.pool import Pool
 from floorcast.quota import Quota, check_quotas
 from floorcast.references import (
     check_events,
+    check_live_queries,
     check_measures,
     check_references,
     check_roles,
@@ -24,6 +25,7 @@ from floorcast.references import (
     check_take_overs,
 )
 from floorcast.section import Name, Section
+from floorcast.service import Service
 from floorcast.source import Source
 from floorcast.units import Duration, format_duration
 from floorcast.workload import WorkloadClass
@@ -106,6 +108,7 @@ class Config(Section):
     quotas: tuple[Quota, ...] = Field(default=(), description="how many GPUs of a type there are")
     events: tuple[Event, ...] = Field(default=(), description="what is known to change demand, or once did")
     holidays: Holidays | None = Field(default=None, description="the public holidays of all classes")
+    service: Service = Field(default=Service(), description="the process that decides and serves")
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -122,6 +125,7 @@ class Config(Section):
             check_calendars,
             check_placement,
             check_quotas,
+            check_live_queries,
         ):
             check(self)
         return self

@@ -216,6 +216,11 @@ class Overlay(Section):
     safe_replicas: int | None = Field(
         default=None, ge=0, description="replicas then, at least; `fallback_replicas`, else bounds.min, unless given"
     )
+    match: dict[str, str] = Field(
+        default_factory=dict,
+        description="labels of this pool's engines at the Prometheus sources, for its live signals; those that its "
+        "classes `match` unless given, which do not tell the pools of a class apart",
+    )
     stuck_after: Duration = Field(
         default=timedelta(minutes=15),
         description="a queue that does not move, or waits beside idle replicas, for so long is not believed",

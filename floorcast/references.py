@@ -221,6 +221,26 @@ def check_siblings(config: Config) -> None:
         before[spec.renamed_from] = name
 
 
+def check_live_queries(config: Config) -> None:
+    """The service's queries name a Prometheus source, or there is only one."""
+    names = [source.name for source in config.sources if isinstance(source, PrometheusSource)]
+    for signal, query in config.service.queries.items():
+        if (query.source is None and len(names) == 1) or query.source in names:
+            continue
+        said = "does not say which source to ask" if query.source is None else f"asks source {query.source}"
+        raise PydanticCustomError(
+            "no_live_source",
+            "the query of {signal} {said}, and the Prometheus sources are {names}",
+            {
+                "signal": signal,
+                "said": said,
+                "names": ", ".join(names) or "none",
+                "at": ("service", "queries", signal),
+                "hint": "name one of kind prometheus with `source`",
+            },
+        )
+
+
 def _unknown_class(config: Config, name: str, where: str, at: tuple[str, ...]) -> PydanticCustomError:
     near = difflib.get_close_matches(name, list(config.classes), n=1)
     return PydanticCustomError(
