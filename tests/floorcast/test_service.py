@@ -33,7 +33,7 @@ def test_ticks_every_15_seconds_on_the_loopback_address_unless_told() -> None:
         ("service: {tick: 10m}\n", "tick 10m is not from 100ms to 5m"),
         ("service: {tick: 0s}\n", "tick 0s is not from"),
         ("service: {timeout: 0s}\n", "timeout is under 100ms"),
-        ("service: {porrt: 80}\n", "did you mean port"),
+        ("service: {porrt: 80}\n", "did you mean `port`"),
         (QUERY % "", "the Prometheus sources are none"),
         (SOURCE + QUERY % ", source: prd", "asks source prd, and the Prometheus sources are prod"),
     ],
