@@ -41,6 +41,9 @@ def check_placement(config: Config) -> None:
             where = "all its pools are spot" if unified else "both its pools serve each request, and one is spot"
             what = f"allows {spec.max_spot_share:.0%} on spot, but {where}"
             hint = "name a pool that is not, or set `max_spot_share: 1`"
+        elif spec.max_spot_share and not any(pool.gpu.spot for pool in pools.values()):
+            key, what = "max_spot_share", f"allows {spec.max_spot_share:.0%} on spot, but none of its pools is spot"
+            hint = "name a pool with `gpu: {spot: true}`, or delete `max_spot_share`"
         elif len(pools) > 1 and unified:
             key, what, hint = _unplaceable(spec, pools)
         if what:

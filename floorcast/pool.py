@@ -2,124 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from floorcast.calendar import CalendarEntry
 from floorcast.overlay import Overlay
+from floorcast.replica import Capacity, Gpu, Startup
 from floorcast.section import CountOrShare, Fraction, Section
 from floorcast.units import Duration, format_duration
 
 MOST_REPLICAS = 1_000_000
-
-
-class Gpu(Section):
-    """The hardware of one replica: what it costs, and which quota it counts in."""
-
-    type: str = Field(min_length=1, description="its name, as in H100")
-    per_replica: int = Field(default=1, ge=1, description="GPUs that one replica takes")
-    usd_per_gpu_hour: float = Field(default=0.0, ge=0, description="price; 0 means not known, and no cost is shown")
-    spot: bool = Field(default=False, description="whether all its replicas are spot capacity, which may be taken away")
-    spot_usd_per_gpu_hour: float | None = Field(
-        default=None, gt=0, description="price of spot capacity; of a spot pool in place of usd_per_gpu_hour"
-    )
-    reserved_usd_per_gpu_hour: float | None = Field(
-        default=None, gt=0, description="price of reserved capacity, paid whether it is used or not"
-    )
-    max_spot_share: Fraction = Field(
-        default=0.0, ge=0, le=1, description="how much of a pool that is not spot could be, where the split is reckoned"
-    )
-
-    @property
-    def price(self) -> float | None:
-        """USD per GPU-hour of a floor's replicas; None where it is not known."""
-        usd = self.spot_usd_per_gpu_hour if self.spot and self.spot_usd_per_gpu_hour else self.usd_per_gpu_hour
-        return usd or None
-
-
-class CapacityMeasure(Section):
-    """Where a pool's ready replicas and waiting requests are observed: the engines' series in a Prometheus source."""
-
-    source: str = Field(description="the name of the Prometheus source that holds them")
-    match: dict[str, str] = Field(
-        default_factory=dict, description="labels of the engines' series; those of the pool's classes unless given"
-    )
-    ready_replicas: str | None = Field(
-        default=None, description="PromQL of the ready replicas; the pods, else instances, with series unless given"
-    )
-    waiting_requests: str | None = Field(
-        default=None, description="PromQL of the requests that wait; the sum of the preset's gauge unless given"
-    )
-    window: Duration = Field(default=timedelta(days=14), description="how far back they count")
-
-
-class Capacity(Section):
-    """What one replica sustains within its SLO."""
-
-    prefill_tokens_per_s: float = Field(
-        gt=0, description="tokens in that one replica sustains (C_in); not needed of decode pools"
-    )
-    decode_tokens_per_s: float = Field(
-        gt=0, description="tokens out that one replica sustains (C_out); not needed of prefill pools"
-    )
-    target_utilization: Fraction = Field(default=0.75, gt=0, le=1, description="share of that to plan with (U)")
-    combine: Literal["max", "sum"] = Field(
-        default="max",
-        description="unified pools: `max(R_in / (C_in U), R_out / (C_out U))`, or `(R_in / C_in + R_out / C_out) / U` "
-        "where prefill and decode share the GPU",
-    )
-    measure: CapacityMeasure | None = Field(
-        default=None, description="compare it with what replicas really sustain before requests wait"
-    )
-
-
-class StartupMeasure(Section):
-    """Where the starts of a pool's pods are observed: kube-state-metrics, in a Prometheus source."""
-
-    source: str = Field(description="the name of the Prometheus source that holds them")
-    match: dict[str, str] = Field(
-        default_factory=dict, description="labels its series must have, beside the namespace of `target`"
-    )
-    pods: str | None = Field(
-        default=None, description="a regular expression of the pods' names; those that `target` makes unless given"
-    )
-    window: Duration = Field(default=timedelta(days=14), description="how far back starts count")
-    at_least: int = Field(default=20, ge=1, description="with fewer starts the configured p90 stands")
-
-
-@dataclass(frozen=True)
-class MeasuredStartup:
-    """The p90 of so many observed starts since a time, rounded up as it is planned with."""
-
-    p90: timedelta
-    starts: int
-    since: datetime
-
-
-class Startup(Section):
-    """How long a replica takes. The lead time is p90 + publication interval + apply_delay."""
-
-    p90: Duration = Field(description="from asked for to serving, nine times in ten; stands where it is not measured")
-    measure: StartupMeasure | None = Field(default=None, description="take p90 from the starts observed")
-    apply_delay: Duration = Field(
-        default=timedelta(seconds=30), description="from published to asked for, as by kubectl or a GitOps tool"
-    )
-    _measured: MeasuredStartup | None = PrivateAttr(default=None)
-
-    @property
-    def measured(self) -> MeasuredStartup | None:
-        """Where `p90` was measured, what it rests on."""
-        return self._measured
-
-    def replaced(self, found: MeasuredStartup) -> Startup:
-        """With the p90 measured in place of the configured one."""
-        startup = self.model_copy(update={"p90": found.p90})
-        startup._measured = found
-        return startup
 
 
 class Bounds(Section):
@@ -277,6 +172,25 @@ class Target(Section):
     name: str | None = Field(default=None, description="its name; the pool's name unless given")
 
 
+def _check_multiple(multiple: int, at: tuple[str, ...], value: int) -> None:
+    if value % multiple == 0:
+        return
+    below = value - value % multiple
+    # Rounded down to nothing, a minimum would let the pool scale to zero, and a maximum would be none at all.
+    nearest = [str(below)] if below or at[-1] == "exceed_by" else []
+    raise PydanticCustomError(
+        "not_a_multiple",
+        "{name} {value} is not a multiple of {multiple}, as `shape.multiple_of` asks of every floor",
+        {
+            "name": at[-1],
+            "value": value,
+            "multiple": multiple,
+            "at": at,
+            "hint": "use " + " or ".join([*nearest, str(below + multiple)]),
+        },
+    )
+
+
 class PoolSettings(Section):
     """What the floors of a pool follow from, beside its demand. A schedule carries it, so that they recompute."""
 
@@ -353,20 +267,8 @@ class PoolSettings(Section):
 
     @model_validator(mode="after")
     def _bounds_of_whole_multiples(self) -> Self:
-        multiple = self.shape.multiple_of
         for name in ("min", "max", "exceed_by"):
-            if (value := getattr(self.bounds, name)) % multiple:
-                raise PydanticCustomError(
-                    "not_a_multiple",
-                    "{name} {value} is not a multiple of {multiple}, as `shape.multiple_of` asks of every floor",
-                    {
-                        "name": name,
-                        "value": value,
-                        "multiple": multiple,
-                        "at": ("bounds", name),
-                        "hint": f"use {value - value % multiple} or {value - value % multiple + multiple}",
-                    },
-                )
+            _check_multiple(self.shape.multiple_of, ("bounds", name), getattr(self.bounds, name))
         return self
 
 
@@ -390,6 +292,32 @@ class Pool(PoolSettings):
     def settings(self) -> PoolSettings:
         """What its floors follow from, alone."""
         return PoolSettings.model_validate({name: getattr(self, name) for name in PoolSettings.model_fields})
+
+    # These are not rules of PoolSettings, which schedules published before they were made still have to satisfy.
+
+    @model_validator(mode="after")
+    def _fallback_of_whole_multiples(self) -> Self:
+        _check_multiple(self.shape.multiple_of, ("fallback_replicas",), self.fallback_replicas or 0)
+        return self
+
+    @model_validator(mode="after")
+    def _on_demand_dearest(self) -> Self:
+        on_demand = self.gpu.usd_per_gpu_hour
+        for kind in ("spot", "reserved"):
+            key = f"{kind}_usd_per_gpu_hour"
+            if on_demand and (price := getattr(self.gpu, key) or 0.0) > on_demand:
+                raise PydanticCustomError(
+                    "dearer_than_on_demand",
+                    "{key} {price} is above usd_per_gpu_hour {on_demand}, the price on demand",
+                    {
+                        "key": key,
+                        "price": price,
+                        "on_demand": on_demand,
+                        "at": ("gpu", key),
+                        "hint": "give both per GPU and hour, or delete it: nobody would pay it",
+                    },
+                )
+        return self
 
     @model_validator(mode="after")
     def _safe_in_bounds(self) -> Self:

@@ -11,7 +11,7 @@ from floorcast.source import PrometheusSource
 
 if TYPE_CHECKING:
     from floorcast.config import Config
-    from floorcast.pool import CapacityMeasure
+    from floorcast.replica import CapacityMeasure
 
 
 def check_references(config: Config) -> None:

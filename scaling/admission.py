@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from floorcast.pool import Capacity
+from floorcast.replica import Capacity
 from floorcast.workload import WorkloadClass
 from scaling.capacity import Floats, Strings
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from floorcast.columns import Metric
-from floorcast.pool import Capacity
+from floorcast.replica import Capacity
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ import polars as pl
 
 from floorcast.columns import COSTS, MEDIAN, Schema, conform
 from floorcast.config import Config
-from floorcast.pool import Gpu
+from floorcast.replica import Gpu
 from floorcast.types import Reason
 from scaling.admission import class_parts
 from scaling.capacity import Floats

@@ -10,7 +10,7 @@ import polars as pl
 from scipy.stats import CensoredData, ecdf
 
 from floorcast.config import Config
-from floorcast.pool import MeasuredStartup, StartupMeasure
+from floorcast.replica import MeasuredStartup, StartupMeasure
 from floorcast.units import floor_to_step
 
 _LEVEL = 0.9

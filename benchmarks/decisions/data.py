@@ -9,7 +9,8 @@ import numpy.typing as npt
 import polars as pl
 
 from benchmarks.forecast.data import STEP, Pair, demand_of, group_clients
-from floorcast.pool import Bounds, Capacity, Gpu, Pool, Startup
+from floorcast.pool import Bounds, Pool
+from floorcast.replica import Capacity, Gpu, Startup
 
 Floats = npt.NDArray[np.float64]
 

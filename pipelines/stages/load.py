@@ -11,7 +11,8 @@ import polars as pl
 from floorcast.columns import FINDINGS, Metric, empty
 from floorcast.config import Config
 from floorcast.errors import DataError, FloorcastError, NotFoundError
-from floorcast.pool import CapacityMeasure, Pool
+from floorcast.pool import Pool
+from floorcast.replica import CapacityMeasure
 from floorcast.source import PrometheusSource
 from floorcast.units import floor_to_step
 from pipelines.project import Project

@@ -55,6 +55,10 @@ def test_a_class_of_several_priced_pools_is_taken() -> None:
     assert [config.pools[name].gpu.price for name in ("base", "spot", "free")] == [1.2, 0.5, None]
 
 
+def test_nothing_on_spot_is_no_contradiction_without_a_spot_pool() -> None:
+    assert parsed("{pools: [base, long], max_spot_share: 0}").classes["chat"].max_spot_share == 0
+
+
 def test_of_pools_with_different_waits_the_least_counts() -> None:
     """Work placed on either has to be served within what the stricter pool promises, whichever is named first."""
     strict, patient = "    slo: {max_wait: 10s}\n", "    slo: {max_wait: 1h}\n"
@@ -97,6 +101,10 @@ def test_of_pools_with_different_waits_the_least_counts() -> None:
         (
             "{pools: [fill, write], long_context: {tokens: 32768, share: 15%}}",
             ["32,768 tokens, which fill does not hold", "`max_context_tokens`"],
+        ),
+        (
+            "{pools: [base, long], max_spot_share: 30%}",
+            ["classes.chat.max_spot_share", "30% on spot, but none of its pools is spot", "delete `max_spot_share`"],
         ),
         ("{pools: [base, base]}", ["names pool base twice"]),
         ("{pools: [base, long], max_spot_share: 1.2}", ["max_spot_share", "1.2"]),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floorcast.pool import Capacity
+from floorcast.replica import Capacity
 from floorcast.workload import WorkloadClass
 from scaling.admission import admitted, class_parts, class_rates
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from floorcast.pool import Capacity
+from floorcast.replica import Capacity
 from scaling.capacity import required_replicas
 
 H100_70B = {"prefill_tokens_per_s": 4800, "decode_tokens_per_s": 2600, "target_utilization": 0.75}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floorcast.columns import DEMAND, STARTUPS, conform, empty
-from floorcast.pool import StartupMeasure
+from floorcast.replica import StartupMeasure
 from floorcast.types import FloorWindow, Reason
 from scaling.explain import explain
 from scaling.floors import plan

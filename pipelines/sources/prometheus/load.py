@@ -10,7 +10,7 @@ import polars as pl
 
 from floorcast.columns import POOL_LOAD, conform
 from floorcast.errors import DataError
-from floorcast.pool import CapacityMeasure
+from floorcast.replica import CapacityMeasure
 from floorcast.source import PrometheusSource
 from floorcast.units import EPOCH
 from pipelines.sources.prometheus.client import PrometheusClient, Series

@@ -8,7 +8,8 @@ from typing import Literal
 import polars as pl
 
 from floorcast.columns import STARTUPS, conform
-from floorcast.pool import StartupMeasure, Target
+from floorcast.pool import Target
+from floorcast.replica import StartupMeasure
 from floorcast.source import PrometheusSource
 from floorcast.units import EPOCH
 from pipelines.sources.prometheus.client import PrometheusClient

@@ -162,7 +162,7 @@ CASES = [
         "bounds_not_whole_nodes",
         swap("    fallback_replicas: 30", "    shape: {multiple_of: 4}"),
         2,
-        ("chat-70b.bounds.min: min 1 is not a multiple of 4", "use 0 or 4"),
+        ("chat-70b.bounds.min: min 1 is not a multiple of 4", "remedy: use 4"),
     ),
     Case(
         "step_down_of_half_a_replica",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floorcast.errors import DataError
-from floorcast.pool import Capacity
+from floorcast.replica import Capacity
 from scaling.calibration.edge import Edge
 from scaling.calibration.fit import fit_edges
 from scaling.calibration.loadtest import calibrate
