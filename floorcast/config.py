@@ -14,6 +14,7 @@ from floorcast.calendar import check_calendars
 from floorcast.event import Event, Holidays, Zone
 from floorcast.placement import check_placement
 from floorcast.pool import Pool
+from floorcast.publisher import Publisher, check_publishers
 from floorcast.quota import Quota, check_quotas
 from floorcast.references import (
     check_events,
@@ -84,7 +85,8 @@ class Config(Section):
 
     mode: Literal["advisory", "apply"] = Field(
         default="advisory",
-        description="written into the schedule for its readers; floorcast itself applies nothing in either mode",
+        description="`advisory`: `publishers` change nothing outside the store and the output folder, and say what "
+        "they would; `apply`: they do it; readers of the schedule find it there too",
     )
     zone: Zone = Field(default="UTC", description="IANA zone that times are shown in, beside UTC")
     store: Store = Field(default=Store(), description="the database")
@@ -109,6 +111,9 @@ class Config(Section):
     events: tuple[Event, ...] = Field(default=(), description="what is known to change demand, or once did")
     holidays: Holidays | None = Field(default=None, description="the public holidays of all classes")
     service: Service = Field(default=Service(), description="the process that decides and serves")
+    publishers: tuple[Publisher, ...] = Field(
+        default=(), description="where floors go beside the schedule and the manifests, which are always written"
+    )
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -126,6 +131,7 @@ class Config(Section):
             check_placement,
             check_quotas,
             check_live_queries,
+            check_publishers,
         ):
             check(self)
         return self

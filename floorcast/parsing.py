@@ -141,8 +141,8 @@ def _put(data: Any, key: str, text: str) -> list[str]:
 
 def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str, put: Mapping[tuple[str, ...], str]) -> str:
     path = [str(part) for part in fault["loc"]]
-    if path[:1] == ["sources"]:
-        # pydantic names the kind of the source after its position; the file does not.
+    if path[:1] in (["sources"], ["publishers"]):
+        # pydantic names the kind of the entry after its position; the file does not.
         del path[2:3]
     context = fault.get("ctx", {})
     hint = context.get("hint") or _hint(fault)

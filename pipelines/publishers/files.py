@@ -9,8 +9,8 @@ from pathlib import Path
 from floorcast.errors import PublishError
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write `text` to `path` in one step that survives a crash; makes the folder.
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write `content`, text as UTF-8, to `path` in one step that survives a crash; makes the folder.
 
     Raises PublishError where the folder cannot be written to.
     """
@@ -19,8 +19,8 @@ def replace_file(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with temporary.open("x", encoding="utf-8") as file:
-                file.write(text)
+            with temporary.open("xb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)

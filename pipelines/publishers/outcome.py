@@ -10,7 +10,13 @@ from pydantic import AwareDatetime, Field
 
 from floorcast.types import Frozen
 
-Did = Literal["applied", "unchanged", "would_change", "left_above", "conflict", "expired", "failed"]
+Did = Literal["written", "applied", "unchanged", "would_change", "left_above", "conflict", "expired", "failed"]
+
+ALL_POOLS = "*"
+"""As `pool` of an outcome: a file that holds them all."""
+
+AT_FAULT: tuple[Did, ...] = ("conflict", "expired", "failed")
+"""What leaves a pool without the floor that is wanted there."""
 
 
 class Wanted(Frozen):
@@ -21,7 +27,9 @@ class Wanted(Frozen):
     floor: int = Field(ge=0)
     max_replicas: int = Field(ge=0)
     version: int | None = Field(default=None, description="of the schedule; none where no schedule is in force")
-    valid_until: AwareDatetime | None = None
+    valid_until: AwareDatetime | None = Field(
+        default=None, description="from then on it is not applied, and what is there stays; none holds until replaced"
+    )
     reason: str = Field(description="why, in one line")
 
 

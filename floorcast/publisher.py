@@ -1,0 +1,180 @@
+"""Where floors go beside the schedule and the manifests: the configuration's `publishers`."""
+
+from __future__ import annotations
+
+import difflib
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from floorcast.section import Name, Section
+from floorcast.units import Duration, format_duration
+
+if TYPE_CHECKING:
+    from floorcast.config import Config
+
+Value = Literal["floor", "decision"]
+
+
+class PublisherEntry(Section):
+    """What every publisher has."""
+
+    name: Name | None = Field(
+        default=None, description="what `status`, pages and errors call it; its kind unless given; unique"
+    )
+    pools: tuple[Name, ...] = Field(default=(), description="the pools whose floors it carries; all unless given")
+
+    @property
+    def label(self) -> str:
+        return self.name or str(getattr(self, "kind", ""))
+
+    def carries(self, pool: str) -> bool:
+        return not self.pools or pool in self.pools
+
+
+class CsvPublisher(PublisherEntry):
+    """The schedule as a table, one row a window: `schedule.csv` in the output folder."""
+
+    kind: Literal["csv"] = Field(description="`schedule.csv`")
+
+
+class ParquetPublisher(PublisherEntry):
+    """The same table as `schedule.parquet`, with its types."""
+
+    kind: Literal["parquet"] = Field(description="`schedule.parquet`")
+
+
+class LivePublisher(PublisherEntry):
+    """A publisher that changes something outside the output folder: with `mode: apply` alone."""
+
+    value: Value = Field(
+        default="floor",
+        description="`floor`: the floor due, by `publish` and by the service; `decision`: what the overlay wants above "
+        "it, by the service alone",
+    )
+    resync: Duration = Field(
+        default=timedelta(minutes=5),
+        description="how often the service looks again although nothing new is wanted: what was changed by hand or "
+        "failed is found by then",
+    )
+    timeout: Duration = Field(default=timedelta(seconds=10), description="how long each request may take")
+    attempts: int = Field(default=4, ge=1, le=20, description="how often a request is tried, with jittered waits")
+    deadline: Duration = Field(
+        default=timedelta(minutes=2),
+        description="how long one run may take in all; what is not done by then has failed, and is tried again",
+    )
+
+    @field_validator("resync", "timeout", "deadline")
+    @classmethod
+    def _takes_time(cls, value: timedelta) -> timedelta:
+        if value < timedelta(seconds=1):
+            raise PydanticCustomError(
+                "too_short_a_time",
+                "{value} is less than a second",
+                {"value": format_duration(value), "hint": "use at least 1s"},
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _one_request_fits(self) -> Self:
+        if self.deadline < self.timeout:
+            raise PydanticCustomError(
+                "deadline_too_short",
+                "deadline {deadline} ends before one request of up to {timeout}",
+                {
+                    "deadline": format_duration(self.deadline),
+                    "timeout": format_duration(self.timeout),
+                    "at": ("deadline",),
+                    "hint": "raise `deadline`, or shorten `timeout`",
+                },
+            )
+        return self
+
+
+class DynamoPublisher(LivePublisher):
+    """The minimum endpoints of an NVIDIA Dynamo planner, by its control API: one entry for each planner."""
+
+    kind: Literal["dynamo"] = Field(description="a planner's `PATCH /v1/min-endpoints`")
+    url: str = Field(
+        pattern=r"^https?://[^\s/?#]+$",
+        description="the control API, as in http://127.0.0.1:9086: it listens on loopback alone and has no login, so "
+        "run beside the planner or through a port-forward",
+    )
+
+
+Publisher = Annotated[CsvPublisher | ParquetPublisher | DynamoPublisher, Field(discriminator="kind")]
+
+DYNAMO_FIELDS = {
+    "unified": "min_endpoint",
+    "prefill": "prefill_min_endpoint",
+    "decode": "decode_min_endpoint",
+}
+"""The field of a planner's minimum by the role of a pool."""
+
+
+def pools_of(config: Config, entry: PublisherEntry) -> tuple[str, ...]:
+    """The pools that an entry carries, in the configuration's order."""
+    return tuple(pool for pool in config.pools if entry.carries(pool))
+
+
+def check_publishers(config: Config) -> None:
+    """Publishers have names of their own and name pools that exist; a planner has one minimum of each kind."""
+    labels = [entry.label for entry in config.publishers]
+    for place, entry in enumerate(config.publishers):
+        at = ("publishers", str(place))
+        if labels.count(entry.label) > 1:
+            raise PydanticCustomError(
+                "duplicate_publisher",
+                "two publishers are called {name}",
+                {"name": entry.label, "at": at, "hint": "give each a `name` of its own"},
+            )
+        for pool in entry.pools:
+            if pool not in config.pools:
+                near = difflib.get_close_matches(pool, list(config.pools), n=1)
+                raise PydanticCustomError(
+                    "unknown_pool",
+                    "publisher {name} names pool {pool}, which is not under `pools`",
+                    {
+                        "name": entry.label,
+                        "pool": pool,
+                        "at": (*at, "pools"),
+                        "hint": f"did you mean {near[0]}?" if near else f"use one of {sorted(config.pools)}",
+                    },
+                )
+        if isinstance(entry, DynamoPublisher):
+            _check_dynamo(config, entry, at)
+
+
+def _check_dynamo(config: Config, entry: DynamoPublisher, at: tuple[str, ...]) -> None:
+    holders: dict[str, str] = {}
+    for pool in pools_of(config, entry):
+        field = DYNAMO_FIELDS[config.pools[pool].role]
+        if field in holders:
+            raise PydanticCustomError(
+                "two_pools_of_a_planner",
+                "publisher {name} would set {field} of one planner for both {one} and {other}",
+                {
+                    "name": entry.label,
+                    "field": field,
+                    "one": holders[field],
+                    "other": pool,
+                    "at": at,
+                    "hint": "name the pools of this planner under `pools`: one unified pool, or one prefill and one "
+                    "decode pool; other planners get entries of their own",
+                },
+            )
+        holders[field] = pool
+    if "min_endpoint" in holders and len(holders) > 1:
+        raise PydanticCustomError(
+            "two_modes_of_a_planner",
+            "publisher {name} carries {unified}, which is unified, beside pools that are not; a planner is one or the "
+            "other",
+            {
+                "name": entry.label,
+                "unified": holders["min_endpoint"],
+                "at": at,
+                "hint": "name the pools of this planner alone under `pools`",
+            },
+        )
