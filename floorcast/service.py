@@ -59,6 +59,11 @@ class Service(Section):
         default=None,
         description="folder of what it remembers from tick to tick, its own; `service` in `output.dir` unless given",
     )
+    hosts: tuple[str, ...] = Field(
+        default=(),
+        description="names that clients may call it by; on a loopback address its own are always among them, elsewhere "
+        "any name will do unless some are given",
+    )
     token_file: str | None = Field(
         default=None, description="a file that holds the bearer token, read again when it changes"
     )
@@ -71,7 +76,9 @@ class Service(Section):
         default=None, ge=0, le=65535, description="port of KEDA's external scaler, on the same host; none unless given"
     )
     max_request_bytes: int = Field(default=16_384, ge=1_024, description="a longer request is refused")
-    requests_per_s: float = Field(default=1_000, gt=0, description="requests a second above which they are refused")
+    requests_per_s: float = Field(
+        default=1_000, gt=0, description="requests a second of one client above which they are refused"
+    )
     timeout: Duration = Field(default=timedelta(seconds=10), description="how long a request may take")
     queries: dict[LiveSignal, LiveQuery] = Field(
         default_factory=dict, description="PromQL in place of what is asked for a live signal otherwise"

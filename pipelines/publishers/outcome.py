@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from pydantic import AwareDatetime, Field
 
 from floorcast.types import Frozen
 
 Did = Literal["written", "applied", "unchanged", "would_change", "left_above", "conflict", "expired", "failed"]
+DID: tuple[Did, ...] = get_args(Did)
 
 ALL_POOLS = "*"
 """As `pool` of an outcome: a file that holds them all."""

@@ -1,0 +1,38 @@
+"""Health judged by a clock that tests move."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from pipelines.service.board import Board
+from pipelines.service.health import Health
+
+
+def test_a_board_that_stays_for_more_than_four_ticks_is_a_loop_that_is_stuck(board: Board) -> None:
+    clock_s, boards = [0.0], [board]
+    health = Health(lambda: boards[0], tick_s=15, clock=lambda: clock_s[0])
+    for at_s in (0, 30, 60):
+        clock_s[0] = at_s
+        assert health.alive().ok
+    clock_s[0] = 61.0
+    assert health.alive().not_ok == health.ready().not_ok == ("no tick for 61 s",)
+    boards[0] = replace(board, ticks=board.ticks + 1)
+    assert health.alive().ok
+
+
+def test_a_clock_set_back_by_a_day_does_not_make_it_sick(board: Board) -> None:
+    boards = [board]
+    health = Health(lambda: boards[0], tick_s=15, clock=lambda: 0.0)
+    boards[0] = replace(board, now=board.now - timedelta(days=1))
+    assert health.alive().ok
+
+
+def test_short_ticks_are_given_ten_seconds(board: Board) -> None:
+    clock_s = [0.0]
+    health = Health(lambda: board, tick_s=0.1, clock=lambda: clock_s[0])
+    for at_s in (0.0, 10.0):
+        clock_s[0] = at_s
+        assert health.alive().ok
+    clock_s[0] = 10.1
+    assert not health.alive().ok
