@@ -117,7 +117,8 @@ class QuotaUse(Frozen):
 
 
 class Admission(Frozen):
-    """What a class can still be served by a pool that is short: what a gateway may let through."""
+    """What a class can still be served by a pool that is short: what a gateway may let through. Never more than the
+    class's demand at the quantile, in the busiest minute of a step where floors cover that."""
 
     share: float = Field(ge=0, le=1, description="of the class's demand at the quantile")
     tokens_in_per_s: float = Field(ge=0, description="prompt tokens as they arrive, those in the prefix cache too")

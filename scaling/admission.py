@@ -52,8 +52,8 @@ def admitted(
     `rates` [classes, metrics, windows] is the demand, `specs` the classes. In order of rank (priority, then
     anything but batch) classes are served whole while capacity at the target utilization lasts. Within the rank at
     which it ends, each is served the share weight x level, at most all of it, with the greatest common level that
-    fits. What a class is served is so of its tokens in and out alike, since a request has both. Capacity that is
-    left when all are served raises every budget by the same factor.
+    fits. What a class is served is so of its tokens in and out alike, since a request has both. No budget is above the
+    class's demand.
     """
     uses = _uses(rates, capacity, role)
     have = np.broadcast_to(np.asarray(replicas) * capacity.target_utilization, uses.shape[1:])
@@ -64,10 +64,7 @@ def admitted(
         own = [place for place, one in enumerate(ranks) if one == level]
         shares[own] = _fill(uses[own], left, np.array([specs[place].weight for place in own]))
         left = left - (shares[own][:, None] * uses[own]).sum(axis=0)
-    used = (shares[:, None] * uses).sum(axis=0)
-    room = np.divide(have, used, out=np.full(used.shape, np.inf), where=used > 0).min(axis=0)
-    factor = np.where(shares.min(axis=0) >= 1, np.where(np.isfinite(room), np.maximum(room, 1), 1), 1)
-    return shares, rates * (shares * factor)[:, None]
+    return shares, rates * shares[:, None]
 
 
 def _fill(uses: Floats, left: Floats, weights: Floats) -> Floats:

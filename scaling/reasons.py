@@ -199,7 +199,7 @@ def _admission(
     shares, budgets = admitted(rates, made.floors[short], specs, capacity=pool.capacity, role=pool.role)
     # A gateway sees whole prompts.
     budgets[:, 0] /= 1 - np.array([cached.get(name, 0.0) for name in made.classes])[:, None]
-    of_window = iter(zip(shares.T.round(_DECIMALS).tolist(), budgets.transpose(2, 0, 1).round(1).tolist(), strict=True))
+    of_window = iter(zip(shares.T.round(_DECIMALS).tolist(), _down(budgets).transpose(2, 0, 1).tolist(), strict=True))
     asking = iter((rates.sum(axis=1) > 0).T.tolist())
     for is_short in short.tolist():
         if not is_short:
@@ -211,6 +211,11 @@ def _admission(
             for name, share, (rate_in, rate_out), asks in zip(made.classes, served, budget, next(asking), strict=True)
             if asks
         }
+
+
+def _down(budgets: Floats) -> Floats:
+    """To one digit, downwards, so that rounding lets nothing through."""
+    return np.floor(budgets * 10 + 10**-_DECIMALS) / 10
 
 
 def _cached(tokens_in_per_s: float, share: float) -> dict[str, float]:

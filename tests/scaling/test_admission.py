@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from floorcast.columns import DEMAND, POOL_SHARES, empty
 from floorcast.replica import Capacity
+from floorcast.types import Reason
 from floorcast.workload import WorkloadClass
 from scaling.admission import admitted, class_parts, class_rates
+from scaling.floors import plan
 
 CAPACITY = Capacity(prefill_tokens_per_s=1000, decode_tokens_per_s=100, target_utilization=0.5)
 
@@ -43,10 +47,10 @@ def test_priority_first_then_weight_worked_by_hand() -> None:
 
 
 def test_what_only_the_margin_lacks_is_no_limit_below_the_demand() -> None:
-    """Three replicas serve 1,500 in and 150 out, and the demand is 1,000 and 50: everyone gets half as much again."""
+    """Three replicas serve 1,500 in and 150 out, and the demand is 1,000 and 50: everyone gets all, and no more."""
     shares, budgets = admitted(at_once((600, 30), (400, 20)), [3], [spec(), spec()], capacity=CAPACITY, role="unified")
     assert shares.tolist() == [[1], [1]]
-    assert budgets[:, :, 0].tolist() == [pytest.approx([900, 45]), pytest.approx([600, 30])]
+    assert budgets[:, :, 0].tolist() == [[600, 30], [400, 20]]
 
 
 def test_prefill_decode_and_shared_gpus_have_one_limit() -> None:
@@ -79,7 +83,43 @@ def test_admission_fits_and_follows_rank_and_weight(
     shares, budgets = admitted(given_rates, [replicas], specs, capacity=CAPACITY, role="unified")
     room = np.array([500.0, 50.0]) * replicas
     assert (budgets[:, :, 0].sum(axis=0) <= room * (1 + 1e-9) + 1e-6).all()
+    assert (budgets <= given_rates).all()
     assert shares[:, 0] == pytest.approx(bisected(given_rates[:, :, 0], room, specs), abs=1e-6)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.tuples(st.integers(0, 300), st.integers(0, 300)),
+    st.integers(1, 30),
+    st.floats(0, 1),
+    st.floats(1, 2),
+    st.floats(0, 0.9),
+)
+def test_no_published_budget_is_above_what_the_class_asks_for(
+    make_config, make_forecasts, now, rates, most, share, peak, cached
+) -> None:
+    """What it asks for is its quantile in the busiest minute, with the prompt tokens in the cache."""
+    config = make_config(classes={"agent": "main", "chat": "main"}, bounds={"min": 1, "max": most})
+    shares = [
+        {"pool": "main", "metric": metric, "cutoff": now, "share": share, "peak": peak}
+        for metric in ("tokens_in", "tokens_out")
+    ]
+    floors = plan(
+        config,
+        now=now,
+        forecasts=make_forecasts({"agent": [float(rates[0])] * 30, "chat": [float(rates[1])] * 30}, spread=200),
+        history=empty(DEMAND),
+        published=None,
+        shares=pl.DataFrame(shares, schema=dict(POOL_SHARES)),
+        cached={"chat": cached},
+    ).floors
+    reason = Reason.model_validate_json(floors["reason"][0])
+    assert bool(reason.admission) == (reason.shortfall_replicas > 0)
+    for name, budget in reason.admission.items():
+        asked = reason.classes[name]
+        prompts = asked.tokens_in_per_s if asked.prompt_in_per_s is None else asked.prompt_in_per_s
+        assert budget.tokens_in_per_s <= prompts * peak + 1e-3
+        assert budget.tokens_out_per_s <= asked.tokens_out_per_s * peak + 1e-3
 
 
 def bisected(rates: np.ndarray, room: np.ndarray, specs: list[WorkloadClass]) -> np.ndarray:
