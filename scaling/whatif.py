@@ -103,7 +103,7 @@ def remarks(given: Config, tried: Config, *, start: datetime, covered_until: dat
                 f"{name}: the stored forecasts are fitted for a lead window of {fitted} steps, not of {asked}; "
                 "after such a change the next fit is for its own, and may ask for other floors"
             )
-        needed = start + (tried.horizon_steps + asked - 1) * tried.step
+        needed = start + (tried.horizon_steps + asked - 1 + tried.longest_wait_steps) * tried.step
         if covered_until is not None and needed > covered_until:
             notes.append(
                 f"{name}: the last windows look ahead to {format_time(needed)}, the forecasts to "

@@ -41,13 +41,13 @@ def register(app: typer.Typer) -> None:
           floorcast explain chat-70b --at "2026-11-30 08:55"
         """
         from pipelines.stages.common import count
-        from pipelines.stages.tuned import with_tunings
+        from pipelines.stages.tuned import in_force
         from scaling.explain import explain
         from scaling.recompute import recompute
 
         given = project_of(config, data)
         moment = now_or(now)
-        project = with_tunings(given, given.as_of(moment))
+        project = in_force(given, given.as_of(moment))
         try:
             asked = parse_time(at) if at else moment
         except ValueError as error:

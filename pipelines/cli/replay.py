@@ -43,10 +43,11 @@ def register(app: typer.Typer) -> None:
         """
         from pipelines.progress import track
         from pipelines.replay import planned_on, replay_pool
+        from pipelines.stages.tuned import in_force
 
-        project = project_of(config, data)
+        given, moment = project_of(config, data), now_or(now)
+        project = in_force(given, given.as_of(moment))
         named = pools or list(planned_on(project.config))
-        moment = now_or(now)
         done = [
             replay_pool(project, name, now=moment, days=days, seed=seed)
             for name in track(named, total=len(named), label="replaying pools")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from floorcast.config import Config
 from floorcast.errors import DataError, NotFoundError
 from floorcast.tuning import Expected, Interval, TunedSettings, Tuning
 from floorcast.units import format_duration
@@ -118,6 +120,18 @@ def in_words(settings: TunedSettings) -> str:
     return (
         f"{floors}U {settings.target_utilization:g}, {policy}{level}, in {format_duration(settings.scale_in_window_s)}"
     )
+
+
+def said_tunings(config: Config, tunings: Mapping[str, Tuning]) -> dict[str, str]:
+    """By pool that takes what was tuned: as `quantile 0.9 + 25 %, U 0.6, lookahead 0.8, in 5m, tuned on data up to
+    2026-11-16`."""
+    from pipelines.stages.tuned import settings_in_force
+
+    return {
+        name: f"{in_words(settings_in_force(pool, tunings[name]))}, tuned on data up to {tunings[name].as_of:%Y-%m-%d}"
+        for name, pool in config.pools.items()
+        if pool.tune.apply and name in tunings
+    }
 
 
 def _between(interval: Interval, form: str) -> str:

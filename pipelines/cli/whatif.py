@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from floorcast.errors import ConfigError, NotFoundError
+from floorcast.pool import Pool
+from floorcast.section import Section
 from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, project_of
 from pipelines.cli.output import local, say, say_json, say_table
 from pipelines.project import Project
@@ -22,6 +24,8 @@ HOURS = 8
 
 _FIXED = ("step", "store", "sources", "output")
 """What is stored was made with these: another value is another history, not another plan."""
+
+SectionT = TypeVar("SectionT", bound=Section)
 
 SetOption = Annotated[
     list[str],
@@ -40,8 +44,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """The same plan with another lead time, capacity, quantile or price, side by side.
 
-        From the stored forecasts, at the time of the last publication unless --now is given. Nothing is stored or
-        published.
+        From the stored forecasts, at the time of the last publication unless --now is given, with the startups
+        measured and the settings tuned by then. Nothing is stored or published.
 
         \b
         Example:
@@ -54,7 +58,7 @@ def register(app: typer.Typer) -> None:
         asked = _settings(settings)
         tried = project_of(config, data, settings=asked)
         as_of = given.as_of(now or _last_published(given))
-        given, tried = measured(given, as_of), measured(tried, as_of, asked)
+        given, tried = planned_with(given, as_of), planned_with(tried, as_of, asked)
         before, after = (made.floors for made in planned(given, as_of, [given.config, tried.config]))
         sides = totals(given.config, before), totals(tried.config, after)
         sums = together(sides[0]), together(sides[1])
@@ -73,7 +77,7 @@ def register(app: typer.Typer) -> None:
                 }
             )
             return
-        say(f"planned {local(as_of, given.config.zone)}, as configured -> with {', '.join(settings)}\n")
+        say(f"planned {local(as_of, given.config.zone)}, as it is -> with {', '.join(settings)}\n")
         rows = [_row(pool, sides[0][pool], sides[1][pool]) for pool in sides[0]]
         rows += [_row("all", *sums)] if len(rows) > 1 else []
         say_table(("pool", "highest floor", "mean", "replica-hours", "short replica-hours", "USD"), rows)
@@ -110,13 +114,37 @@ def _settings(given: list[str]) -> dict[str, str]:
     return settings
 
 
-def measured(project: Project, as_of: datetime, asked: Collection[str] = ()) -> Project:
-    """With the measured startup times that a plan goes by, but for pools whose p90 is among the keys `asked` for."""
+def planned_with(project: Project, as_of: datetime, asked: Collection[str] = ()) -> Project:
+    """With what a plan goes by: measured startups and tuned settings, but for the keys `asked` for."""
     from pipelines.stages.startups import with_measured_startups
+    from pipelines.stages.tuned import with_tunings
 
     found = with_measured_startups(project, as_of)
     own = {name: pool for name, pool in project.config.pools.items() if f"pools.{name}.startup.p90" in asked}
-    return replace(found, config=found.config.model_copy(update={"pools": {**found.config.pools, **own}}))
+    started = replace(found, config=found.config.model_copy(update={"pools": {**found.config.pools, **own}}))
+    config = with_tunings(started, as_of).config
+    for key in asked:
+        root, _, path = key.partition(".")
+        if root == "pools":
+            config = config.model_copy(update={"pools": _taken(config.pools, started.config.pools, path)})
+    return replace(started, config=config)
+
+
+def _taken(pools: Mapping[str, Pool], asked: Mapping[str, Pool], path: str) -> dict[str, Pool]:
+    """The `pools` with the value at `path`, from a pool's name on, that it has in `asked`."""
+    name, *keys = path.split(".")
+    chosen = {name: _with(pools[name], asked[name], keys)} if name in pools else dict(asked)
+    return {**pools, **chosen}
+
+
+def _with(section: SectionT, asked: SectionT, keys: Sequence[str]) -> SectionT:
+    if not keys:
+        return asked
+    key, *rest = keys
+    value = getattr(asked, key)
+    if rest and isinstance(value, Section):
+        value = _with(getattr(section, key), value, rest)
+    return section.model_copy(update={key: value})
 
 
 def _last_published(project: Project) -> datetime:

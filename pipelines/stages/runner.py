@@ -18,9 +18,8 @@ from pipelines.stages.forecast import forecast
 from pipelines.stages.ingest import ingest
 from pipelines.stages.plan import plan
 from pipelines.stages.publish import publish
-from pipelines.stages.startups import with_measured_startups
 from pipelines.stages.tune import tune
-from pipelines.stages.tuned import with_tunings
+from pipelines.stages.tuned import in_force
 from store.connection import open_store
 from store.runs import finish_run, start_run
 
@@ -64,7 +63,7 @@ def run_stage(name: str, stage: Stage, project: Project, now: datetime) -> Stage
         start_run(store, run_id=identity, kind=name, started_at=datetime.now(UTC), as_of=as_of)
     began = time.perf_counter()
     try:
-        result = stage(with_tunings(with_measured_startups(project, as_of), as_of), now)
+        result = stage(in_force(project, as_of), now)
     except Exception as error:
         _finish(project, identity, status="failed", detail=json.dumps({"error": str(error)}))
         raise

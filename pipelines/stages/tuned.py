@@ -11,6 +11,7 @@ from floorcast.pool import Pool
 from floorcast.tuning import Expected, Gate, TunedSettings, Tuning
 from floorcast.types import Proof, Served
 from pipelines.project import Project
+from pipelines.stages.startups import with_measured_startups
 from scaling.tuning.candidates import with_settings
 from store.connection import Store, open_store
 from store.tunings import read_tunings
@@ -36,6 +37,11 @@ def with_tunings(project: Project, as_of: datetime) -> Project:
         for name, pool in project.config.pools.items()
     }
     return replace(project, config=project.config.model_copy(update={"pools": pools}))
+
+
+def in_force(project: Project, as_of: datetime) -> Project:
+    """The project as stages work with it: with the startups measured and the settings tuned up to `as_of`."""
+    return with_tunings(with_measured_startups(project, as_of), as_of)
 
 
 def settings_in_force(pool: Pool, tuning: Tuning) -> TunedSettings:

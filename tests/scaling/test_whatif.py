@@ -74,6 +74,16 @@ def test_remarks_say_what_the_forecasts_were_not_made_for(make_config, now):
     assert "nothing is forecast" in remarks(given, given, start=now, covered_until=None)[0]
 
 
+def test_work_that_may_wait_is_looked_for_by_its_wait_past_the_last_lead_window(make_config, now):
+    """20 minutes of wait are four steps less the one it comes in: windows of three steps reach to 10:00, and the plan
+    to 10:15."""
+    config = make_config(slo={"max_wait": "20m"})
+    assert config.longest_wait_steps == 3
+    (note,) = remarks(config, config, start=now, covered_until=now + 14 * STEP)
+    assert "look ahead to 2026-11-30T10:15:00Z, the forecasts to 2026-11-30T10:00:00Z" in note
+    assert remarks(config, config, start=now, covered_until=now + 17 * STEP) == []
+
+
 def test_a_spot_pool_costs_the_spot_price(make_config, floors):
     """2 replicas for an hour at 1 USD, whatever it would be on demand."""
     spot = {"type": "H100", "spot": True, "spot_usd_per_gpu_hour": 1}

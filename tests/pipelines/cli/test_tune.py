@@ -127,6 +127,47 @@ def test_tuned_settings_are_planned_with_where_asked(published, live, store_tuni
     assert not any("tuned" in cause for cause in causes["code-8b"])
 
 
+def test_whatif_starts_from_tuned_settings_and_takes_what_is_asked(
+    published, live, store_tuning, reconfigure, main, now
+):
+    store_tuning(published, now, "open")
+    project = reconfigure(published, *APPLIED)
+    live(project, now + HOUR, "ingest", "fit", "forecast", "plan", "publish")
+    schedule = read_schedule(project.output / LATEST)
+    highest = max(window.min_replicas for window in schedule.pools["chat-70b"].windows)
+
+    def chat(*asked):
+        words = [word for one in asked for word in ("--set", f"pools.chat-70b.{one}")]
+        ran = main("whatif", *words, "--json", cwd=project.base)
+        assert ran.code == 0, ran.err
+        found = json.loads(ran.out)["pools"]["chat-70b"]
+        return found["before"]["most"], found["after"]["most"]
+
+    assert chat("gpu.usd_per_gpu_hour=7") == (highest, highest)
+    assert chat("margin.quantile=0.9", "margin.minimum=25%", "capacity.target_utilization=0.6") == (highest, highest)
+    before, after = chat("capacity.target_utilization=0.9")
+    assert before == highest
+    assert after < highest
+    before, after = chat("tune.apply=false")
+    assert before == highest
+    assert after != highest
+
+
+def test_status_and_replay_go_by_what_was_tuned(published, store_tuning, reconfigure, main, now):
+    store_tuning(published, now, "open")
+    at = ("--now", f"{now:%Y-%m-%dT%H:%M}")
+    replays = ("replay", "chat-70b", "--days", "1", "--json", *at)
+    as_configured = json.loads(main(*replays, cwd=published.base).out)["pools"][0]
+    assert "tuned on data" not in main("status", *at, cwd=published.base).out
+    project = reconfigure(published, *APPLIED)
+    ran = main("status", *at, cwd=project.base)
+    assert (
+        "settings of chat-70b: quantile 0.9 + 25 %, U 0.6, lookahead 0.8, in 5m, tuned on data up to 2026-11-16\n"
+    ) in ran.out
+    assert list(json.loads(main("status", "--json", *at, cwd=project.base).out)["tuned"]) == ["chat-70b"]
+    assert json.loads(main(*replays, cwd=project.base).out)["pools"][0] != as_configured
+
+
 def test_settings_of_before_their_time_are_not_used(published, store_tuning, reconfigure, now):
     store_tuning(published, now, "open")
     project = reconfigure(published, *APPLIED)
