@@ -13,7 +13,7 @@ from benchmarks.decisions.data import MINUTES_PER_DAY, Floats, Minutes, load_of
 from floorcast.overlay import Lookahead, Overlay
 from floorcast.pool import Pool
 from scaling.capacity import Ints
-from scaling.overlay.growth import growths
+from scaling.overlay.growth import loads_ahead
 from scaling.overlay.settings import settings_of
 from scaling.replay.baselines import last_value, managed, seasonal_naive
 from scaling.replay.conditions import NO_KNEE, Conditions
@@ -27,25 +27,29 @@ RATE_MINUTES = 3
 WINDOW_MINUTES = 10
 """Others' floors are planned on steps of so many minutes, as the recording's."""
 
-LOOKAHEADS = {
-    "broad": Lookahead(),
-    "clock": Lookahead(same_minute=20, around=timedelta(hours=4)),
-}
-LEVELS = (0.7, 0.9, 0.95, 0.98)
+FORECASTS = (
+    (RATE_MINUTES, Lookahead()),
+    (RATE_MINUTES, Lookahead(same_minute=20, around=timedelta(hours=4))),
+    (1, Lookahead()),
+)
+"""Floors follow the mean of these forecasts of the load at the end of a startup, each from the live rate over so many
+minutes: by the time of day at large, by the clock's minute, and from the freshest rate."""
+LEVELS = (0.9, 0.95, 0.98)
 DRAINS_S = (300.0, 600.0)
+UNDER_FLOORS = 1.0
+"""The overlay's utilization where floors lead: it adds what they missed, and no margin of its own."""
 
 
 class Variant(NamedTuple):
-    """What is tuned on the past. `lookahead` names one of LOOKAHEADS, or is empty for target tracking alone."""
+    """What is tuned on the past. `level` is the quantile of the forecast that floors follow, 0 without floors."""
 
     in_window_s: float
     drain_s: float = 300.0
-    lookahead: str = ""
     level: float = 0.0
 
 
 class Lane(NamedTuple):
-    """One setting of a policy: the overlay's, and floors [minutes] under it."""
+    """One setting of a policy: floors by forecast at the utilization, or given ones [minutes], or none."""
 
     policy: str
     variant: Variant
@@ -55,7 +59,7 @@ class Lane(NamedTuple):
 
     @property
     def setting(self) -> str:
-        look = f" {self.variant.lookahead} q{self.variant.level:g}" if self.variant.lookahead else ""
+        look = f" floors q{self.variant.level:g}" if self.variant.level else ""
         margin = f" margin {self.margin:.2f}" if self.floors is not None else ""
         window, drain = self.variant.in_window_s, self.variant.drain_s
         return f"U {self.utilization:.3f} in {window:g}s drain {drain:g}s{look}{margin}"
@@ -63,14 +67,13 @@ class Lane(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """One class at one pool. Arrays are [minutes] of the whole recording; `live` is what rates say then."""
+    """One class at one pool. `load` [minutes] is of the whole recording, in replicas at full use."""
 
     minutes: Minutes
     pool: Pool
     start: datetime
     max_wait_s: float
     load: Floats
-    live: Floats
 
     @property
     def name(self) -> str:
@@ -99,36 +102,68 @@ class Task:
 
 
 def task_of(minutes: Minutes, pool: Pool, *, start: datetime, max_wait_s: float) -> Task:
-    load = load_of(minutes, pool)
+    return Task(minutes, pool, start, max_wait_s, load_of(minutes, pool))
+
+
+def live_rate(load: Floats, minutes: int) -> Floats:
+    """[minutes] the mean of so many minutes before the beginning of each; NaN before the first."""
     before = np.concatenate([[0.0], np.cumsum(load)])
     edges = np.arange(len(load))
-    since = np.maximum(edges - RATE_MINUTES, 0)
-    live = np.where(edges > 0, (before[edges] - before[since]) / np.maximum(edges - since, 1), np.nan)
-    return Task(minutes, pool, start, max_wait_s, load, live)
+    since = np.maximum(edges - minutes, 0)
+    live: Floats = np.where(edges > 0, (before[edges] - before[since]) / np.maximum(edges - since, 1), np.nan)
+    return live
 
 
 def run(task: Task, lanes: Sequence[Lane], *, first: int, last: int) -> ReplayResult:
     """Every lane from minute `first` to before `last`."""
-    none = np.ones(last - first, dtype=np.int64)
-    grown = _grown(task, lanes, first=first, last=last)
+    levels = sorted({lane.variant.level for lane in lanes if lane.variant.level})
+    expected = dict(zip(levels, expected_loads(task, levels, first=first, last=last), strict=True))
     made = Lanes(
         tuple(f"{lane.policy} {lane.setting}" for lane in lanes),
-        np.stack([none if lane.floors is None else lane.floors[first:last] for lane in lanes], axis=1),
+        np.stack([_floors(lane, expected, first=first, last=last) for lane in lanes], axis=1),
         MINUTE_S,
         np.ones(len(lanes), dtype=np.bool_),
-        growth=np.stack([grown[lane.variant.lookahead, lane.variant.level] for lane in lanes], axis=1),
     )
     settings = settings_of([_with_overlay(task.pool, lane.variant) for lane in lanes])
-    settings = settings._replace(target_utilization=np.array([lane.utilization for lane in lanes]))
+    aims = [UNDER_FLOORS if lane.variant.level else lane.utilization for lane in lanes]
     hour = task.load[max(first - 60, 0) : first + 1]
     return replay(
         task.traffic(first, last),
         made,
         pool=task.pool,
         conditions=task.conditions,
-        policy=overlay_policy(settings),
+        policy=overlay_policy(settings._replace(target_utilization=np.array(aims))),
         initial=np.full(len(lanes), max(1, round(1.5 * float(hour.mean())))),
     )
+
+
+def expected_loads(task: Task, levels: Sequence[float], *, first: int, last: int) -> Floats:
+    """[levels, minutes] what FORECASTS see coming at the end of a startup; 0 where the past tells nothing."""
+    if not levels:
+        return np.zeros((0, last - first))
+    made = [
+        loads_ahead(
+            task.load,
+            at=np.arange(first, last),
+            step_s=MINUTE_S,
+            ahead_s=task.startup_s,
+            lookahead=lookahead,
+            levels=levels,
+            live=live_rate(task.load, rate_minutes),
+        )
+        for rate_minutes, lookahead in FORECASTS
+    ]
+    mean: Floats = np.nan_to_num(np.mean(made, axis=0))
+    return mean
+
+
+def _floors(lane: Lane, expected: dict[float, Floats], *, first: int, last: int) -> Ints:
+    """[minutes] from `first` on."""
+    if lane.floors is not None:
+        return lane.floors[first:last]
+    if not lane.variant.level:
+        return np.ones(last - first, dtype=np.int64)
+    return np.maximum(np.ceil(expected[lane.variant.level] / lane.utilization - 1e-9), 1).astype(np.int64)
 
 
 def others_floors(task: Task, *, utilization: float, margin: float) -> dict[str, Ints]:
@@ -145,29 +180,11 @@ def others_floors(task: Task, *, utilization: float, margin: float) -> dict[str,
     return {name: np.maximum(np.repeat(one, WINDOW_MINUTES), 1) for name, one in floors.items()}
 
 
-def _grown(task: Task, lanes: Sequence[Lane], *, first: int, last: int) -> dict[tuple[str, float], Floats]:
-    found = {("", 0.0): np.ones(last - first)}
-    for name in sorted({lane.variant.lookahead for lane in lanes} - {""}):
-        levels = sorted({lane.variant.level for lane in lanes if lane.variant.lookahead == name})
-        made = growths(
-            task.load,
-            at=np.arange(first, last),
-            step_s=MINUTE_S,
-            ahead_s=task.startup_s,
-            lookahead=LOOKAHEADS[name],
-            levels=levels,
-            live=task.live,
-        )
-        for level, factors in zip(levels, made, strict=True):
-            found[name, level] = np.where(np.isnan(factors), 1.0, factors)
-    return found
-
-
 def _with_overlay(pool: Pool, variant: Variant) -> Pool:
-    """Target tracking or lookahead that acts at once: limits on its pace would only cost it service here."""
+    """Target tracking that acts at once: limits on its pace would only cost it service here."""
     overlay = Overlay.model_validate(
         {
-            "policy": "lookahead" if variant.lookahead else "target_tracking",
+            "policy": "target_tracking",
             "rate_window": f"{RATE_MINUTES}m",
             "drain_backlog": f"{variant.drain_s:g}s",
             "scale_out": {"cooldown": "0s", "tolerance": 0, "per_minute": 1000},

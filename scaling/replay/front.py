@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from scaling.capacity import Floats
+
 
 def front(figures: pl.DataFrame) -> pl.DataFrame:
     """Lanes with `policy` (String), gpu_hours and on_time_share: the same rows by policy and cost, with `on_front`,
@@ -20,16 +22,21 @@ def front(figures: pl.DataFrame) -> pl.DataFrame:
 def cost_at(figures: pl.DataFrame, share: float) -> pl.DataFrame:
     """By policy: `gpu_hours` at which this share of the tokens is on time, read off the policy's own front, linear
     between the settings tried; null where none of them is. Columns policy, gpu_hours, in the order of appearance."""
-    rows = []
-    for (policy,), own in figures.group_by("policy", maintain_order=True):
-        best = own.sort("gpu_hours", "on_time_share", descending=[False, True])
-        shares, hours = np.maximum.accumulate(best["on_time_share"].to_numpy()), best["gpu_hours"].to_numpy()
-        reached = np.flatnonzero(shares >= share - 1e-12)
-        cost = None
-        if reached.size:
-            at = int(reached[0])
-            cost = float(hours[at])
-            if at and shares[at] > shares[at - 1]:
-                cost = float(np.interp(share, shares[at - 1 : at + 1], hours[at - 1 : at + 1]))
-        rows.append({"policy": policy, "gpu_hours": cost})
+    rows = [
+        {"policy": policy, "gpu_hours": reached(own["gpu_hours"].to_numpy(), own["on_time_share"].to_numpy(), share)}
+        for (policy,), own in figures.group_by("policy", maintain_order=True)
+    ]
     return pl.DataFrame(rows, schema={"policy": pl.String, "gpu_hours": pl.Float64})
+
+
+def reached(hours: Floats, shares: Floats, share: float) -> float | None:
+    """Of settings that cost `hours` with `shares` on time, the cost at which `share` is, as `cost_at` reads it off."""
+    order = np.lexsort((-shares, hours))
+    best, costs = np.maximum.accumulate(shares[order]), hours[order]
+    found = np.flatnonzero(best >= share - 1e-12)
+    if not found.size:
+        return None
+    at = int(found[0])
+    if at and best[at] > best[at - 1]:
+        return float(np.interp(share, best[at - 1 : at + 1], costs[at - 1 : at + 1]))
+    return float(costs[at])

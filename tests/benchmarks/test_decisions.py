@@ -10,8 +10,11 @@ import pytest
 
 from benchmarks.decisions.__main__ import summarise
 from benchmarks.decisions.data import MEAN_REPLICAS, Minutes, load_of, pool_of, read_minutes
-from benchmarks.decisions.policies import Lane, Variant, others_floors, run, task_of
+from benchmarks.decisions.judge import with_pick
+from benchmarks.decisions.policies import Lane, Variant, expected_loads, live_rate, others_floors, run, task_of
+from benchmarks.decisions.tuned import Tuned, gate
 from benchmarks.forecast.data import Pair
+from scaling.tuning.outcomes import Outcome
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = 1440
@@ -50,11 +53,19 @@ def test_a_class_takes_twenty_replicas_at_its_mean(steady) -> None:
     assert load_of(steady.minutes, steady.pool)[0] == pytest.approx(MEAN_REPLICAS / 1.5)
 
 
-def test_live_rates_are_of_the_three_minutes_before(steady) -> None:
+def test_live_rates_are_of_the_minutes_before(steady) -> None:
     noon = DAY // 2
     low, high = steady.load[0], steady.load[noon]
-    assert steady.live[noon : noon + 4] == pytest.approx([low, (2 * low + high) / 3, (low + 2 * high) / 3, high])
-    assert np.isnan(steady.live[0])
+    live = live_rate(steady.load, 3)
+    assert live[noon : noon + 4] == pytest.approx([low, (2 * low + high) / 3, (low + 2 * high) / 3, high])
+    assert np.isnan(live[0])
+
+
+def test_what_is_expected_sees_only_the_past(steady) -> None:
+    changed = task_of(steady.minutes, steady.pool, start=START, max_wait_s=10)
+    changed.load[DAY + 100 :] = 1.0
+    span = {"first": DAY + 50, "last": DAY + 101}
+    np.testing.assert_array_equal(expected_loads(steady, [0.9], **span), expected_loads(changed, [0.9], **span))
 
 
 def test_floors_of_others_see_only_the_past(steady) -> None:
@@ -65,9 +76,8 @@ def test_floors_of_others_see_only_the_past(steady) -> None:
         np.testing.assert_array_equal(floors[: DAY + 100], other[: DAY + 100], err_msg=name)
 
 
-def test_lookahead_starts_replicas_before_noon_and_target_tracking_after(steady) -> None:
-    variants = Variant(600.0), Variant(600.0, lookahead="clock", level=0.9)
-    lanes = [Lane("any", variant, 0.9) for variant in variants]
+def test_floors_start_replicas_before_noon_and_target_tracking_after(steady) -> None:
+    lanes = [Lane("any", variant, 0.9) for variant in (Variant(600.0), Variant(600.0, level=0.9))]
     result = run(steady, lanes, first=DAY, last=2 * DAY)
     ready = result.paths().filter(pl.col("time") == pl.lit(START) + pl.duration(minutes=DAY + DAY // 2))["ready"]
     reactive, ahead = ready.to_list()
@@ -75,6 +85,49 @@ def test_lookahead_starts_replicas_before_noon_and_target_tracking_after(steady)
     late = 1 - result.figures["on_time_share"]
     assert late[1] == pytest.approx(0, abs=1e-6)
     assert late[0] > 0.005
+
+
+def tuned(hours: list[list[float]], on_time: list[list[float]], *, level: float = 0.0) -> Tuned:
+    """Settings by days; 100 tokens come each day."""
+    outcomes = tuple(
+        Outcome(np.array(cost), np.array(kept), np.full(len(cost), 100.0))
+        for cost, kept in zip(hours, on_time, strict=True)
+    )
+    return Tuned(Variant(600.0, level=level), np.linspace(1, 0.5, len(hours)), outcomes)
+
+
+def opened(floors: Tuned, overlay: Tuned) -> bool:
+    return gate(floors, overlay, np.random.default_rng(0)).opened
+
+
+def test_the_gate_opens_where_floors_are_cheaper_on_any_days() -> None:
+    overlay = tuned([[10.0] * 6], [[100.0] * 6])
+    assert opened(tuned([[9.0] * 6], [[100.0] * 6]), overlay)
+    assert not opened(tuned([[9.9] * 6], [[100.0] * 6]), overlay)
+
+
+def test_the_gate_stays_closed_where_one_day_makes_the_difference() -> None:
+    overlay = tuned([[10.0] * 6], [[100.0] * 6])
+    # 52 for 60: cheaper by an eighth, of a day that a third of all draws of six do not have: (5/6)^6 = 0.33.
+    assert not opened(tuned([[2.0, 10.2, 10.0, 10.0, 10.0, 10.0]], [[100.0] * 6]), overlay)
+
+
+def test_the_gate_opens_where_only_floors_keep_the_promise() -> None:
+    late, kept = tuned([[10.0] * 6], [[98.0] * 6]), tuned([[30.0] * 6], [[100.0] * 6])
+    assert opened(kept, late)
+    assert not opened(late, kept)
+    assert not opened(late, late)
+
+
+def test_the_utilization_is_the_highest_that_kept_the_promise() -> None:
+    assert tuned([[8.0], [9.0], [10.0]], [[98.0], [99.5], [100.0]]).utilization == 0.75
+
+
+def test_floorcast_is_to_the_row_what_the_gate_picked() -> None:
+    rows = pl.DataFrame({"policy": ["overlay", "overlay", "floors"], "gpu_hours": [3.0, 2.0, 1.0]})
+    added = with_pick(rows, "overlay")[rows.height :]
+    assert added["policy"].to_list() == ["floorcast", "floorcast"]
+    assert added.drop("policy").equals(rows[:2].drop("policy"))
 
 
 def test_the_summary_counts_feasible_classes_and_open_gates() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from floorcast.overlay import Lookahead
-from scaling.overlay.growth import growth
+from scaling.overlay.growth import growth, loads_ahead
 
 HOUR = 3600.0
 DAY = 24
@@ -72,8 +72,11 @@ def test_out_of_next_to_nothing_growth_is_a_sum():
     """Every other day is idle but for 50 at noon; a factor on the idle load would be without bound."""
     load = np.zeros(12 * DAY) + 0.001
     load[12::DAY] = 50.0
-    found = growth(load, at=[10 * DAY + 11], step_s=HOUR, ahead_s=HOUR, lookahead=Lookahead(quantile=0.9))
-    assert 0.001 * found[0] == pytest.approx(50, rel=0.05)
+    common = {"at": [10 * DAY + 11], "step_s": HOUR, "ahead_s": HOUR, "lookahead": Lookahead(quantile=0.9)}
+    assert loads_ahead(load, **common, levels=(0.9,))[0] == pytest.approx(50, rel=0.05)
+    # As a factor it is bounded, since it meets a rate measured later: a mean of 50 / 24 = 2.08, a tenth of that as the
+    # offset, and half of it as the least live load: 50 / 0.104 = 480.
+    assert growth(load, **common) == pytest.approx(480, rel=0.05)
 
 
 def test_a_load_like_this_one_counts_more_than_the_time_of_day():
