@@ -10,7 +10,21 @@ from types import FrameType
 import typer
 
 from floorcast.errors import FloorcastError
-from pipelines.cli import calibrate, cost, cycle, demo, diff, explain, replay, setup, stages, status, tune, whatif
+from pipelines.cli import (
+    calibrate,
+    cost,
+    cycle,
+    demo,
+    diff,
+    explain,
+    replay,
+    serve,
+    setup,
+    stages,
+    status,
+    tune,
+    whatif,
+)
 
 EPILOG = """\
 Exit codes: 0 done; 1 unexpected; 2 configuration or usage; 3 input data; 4 database; 5 forecast; 6 publication;
@@ -30,7 +44,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for module in (setup, demo, stages, cycle, explain, diff, whatif, status, calibrate, replay, tune, cost):
+for module in (setup, demo, stages, cycle, serve, explain, diff, whatif, status, calibrate, replay, tune, cost):
     module.register(app)
 
 

@@ -32,6 +32,8 @@ from pipelines.publishers.files import replace_file
 from pipelines.publishers.schema import schedule_json_schema_text
 
 LATEST = "schedule.json"
+KEPT = "schedules"
+"""The folder of all versions, beside it."""
 SCHEMA = "schedule.schema.json"
 
 
@@ -99,7 +101,7 @@ def write_schedule(schedule: FloorSchedule, folder: Path) -> Path:
     `schedule.json`. Raises PublishError where that version was published with other content.
     """
     text = schedule.model_dump_json(by_alias=True, indent=2) + "\n"
-    kept = folder / "schedules" / f"v{schedule.version:06d}.json"
+    kept = folder / KEPT / f"v{schedule.version:06d}.json"
     if not kept.exists():
         replace_file(kept, text)
     elif kept.read_bytes() != text.encode():
@@ -117,7 +119,7 @@ def write_schedule(schedule: FloorSchedule, folder: Path) -> Path:
 
 def published_versions(folder: Path) -> list[int]:
     """The versions kept in `folder`, whether or not a database knows of them."""
-    return [int(kept.stem[1:]) for kept in (folder / "schedules").glob("v[0-9]*.json")]
+    return [int(kept.stem[1:]) for kept in (folder / KEPT).glob("v[0-9]*.json")]
 
 
 def read_schedule(path: Path) -> FloorSchedule:

@@ -1,0 +1,193 @@
+"""The overlay loop: each tick from published files and live signals to a board. The shell around `tick`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from floorcast.errors import DataError, FloorcastError, PublishError
+from floorcast.units import format_duration
+from pipelines.project import Project
+from pipelines.publishers.files import replace_file
+from pipelines.service.board import Board, Publication, TickTimes
+from pipelines.service.calendars import CalendarReader
+from pipelines.service.clock import advance
+from pipelines.service.decisions import Decisions
+from pipelines.service.floors import FloorGrid, grid_of
+from pipelines.service.live import LiveReader
+from pipelines.service.memory import Memory, carried, fresh, read_memory, write_memory
+from pipelines.service.publication import PublicationReader, Stamp, stamp_of
+from pipelines.service.tick import Ticked, fleet_of, tick
+
+DECISIONS = "decisions.json"
+_log = logging.getLogger("floorcast.service")
+
+
+def state_dir(project: Project) -> Path:
+    """The folder of what the service remembers."""
+    given = project.config.service.state_dir
+    return project.output / "service" if given is None else project.base / given
+
+
+class Loop:
+    """Decides each tick. `board()` is what it decided last; there is none before the first tick.
+
+    `load` reads the configuration again; `wall` and `monotonic` are the clocks.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        load: Callable[[], Project],
+        *,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._load, self._wall, self._monotonic = load, wall, monotonic
+        self._folder = state_dir(project)
+        self._stamp: Stamp | None = stamp_of(project.file)
+        self._config_fault: str | None = None
+        self._started_at = wall()
+        self._ticks, self._times = 0, TickTimes()
+        self._board: Board
+        self._memory_fault: str | None = None
+        self._memory = self._remembered(tuple(project.config.pools))
+        self._use(project)
+
+    @property
+    def project(self) -> Project:
+        """The configuration in force."""
+        return self._project
+
+    def board(self) -> Board:
+        return self._board
+
+    def run(self, stop: threading.Event) -> None:
+        """Tick until told to stop. A tick that takes longer than its time is followed by the next at once."""
+        due = self._monotonic()
+        while not stop.is_set():
+            self.once()
+            due = max(due + self._project.config.service.tick.total_seconds(), self._monotonic())
+            stop.wait(due - self._monotonic())
+
+    def close(self) -> None:
+        self._live.close()
+
+    def once(self) -> Board:
+        """One tick: read, decide, show, remember."""
+        began = self._monotonic()
+        self._reload()
+        reading = self._live.read()
+        now = self._wall()
+        publication = self._publications.read(now)
+        clock = advance(
+            self._memory.clock,
+            wall_s=now.timestamp(),
+            mono_s=self._monotonic(),
+            tick_s=self._project.config.service.tick.total_seconds(),
+        )
+        ticked = tick(
+            self._fleet,
+            self._gridded(publication),
+            publication.validity(now),
+            reading.signals,
+            self._calendars.read(now),
+            replace(self._memory, clock=clock),
+            now,
+        )
+        self._memory = ticked.memory
+        decisions = Decisions(ticked, publication.schedule)
+        self._remember(ticked, decisions)
+        seconds = self._monotonic() - began
+        self._ticks, self._times = self._ticks + 1, self._times.plus(seconds)
+        self._board = Board(
+            now=now,
+            started_at=self._started_at,
+            ticks=self._ticks,
+            tick_seconds=seconds,
+            publication=publication,
+            decisions=decisions,
+            sources=reading.sources,
+            config_fault=self._config_fault,
+            faults=(*self._faults(), *reading.faults),
+            tick_times=self._times,
+        )
+        return self._board
+
+    def _use(self, project: Project) -> None:
+        self._project = project
+        self._fleet = fleet_of(project.config.pools)
+        self._memory = carried(self._memory, self._fleet.pools)
+        self._publications = PublicationReader(project.output)
+        self._calendars = CalendarReader(project.config)
+        self._live = LiveReader(project)
+        self._grid: tuple[Publication, FloorGrid | None] | None = None
+
+    def _reload(self) -> None:
+        """Take the configuration file as it is now, if it is valid."""
+        stamp = stamp_of(self._project.file)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            project = self._load()
+        except FloorcastError as error:
+            self._config_fault = str(error)
+            _log.error("the configuration as it was stays in force: %s", error)
+            return
+        self._config_fault = None
+        self._live.close()
+        self._use(project)
+        _log.info("the configuration was read anew")
+
+    def _gridded(self, publication: Publication) -> FloorGrid | None:
+        if self._grid is None or self._grid[0] is not publication:
+            schedule = publication.schedule
+            self._grid = publication, None if schedule is None else grid_of(schedule, self._fleet.pools)
+        return self._grid[1]
+
+    def _remembered(self, pools: tuple[str, ...]) -> Memory:
+        try:
+            found = read_memory(self._folder)
+        except DataError as error:
+            _log.error("%s", error)
+            self._memory_fault = str(error)
+            found = None
+        return fresh(pools, wall_s=self._wall().timestamp()) if found is None else found
+
+    def _remember(self, ticked: Ticked, decisions: Decisions) -> None:
+        try:
+            write_memory(ticked.memory, self._folder)
+            replace_file(self._folder / DECISIONS, document(ticked, decisions))
+        except PublishError as error:
+            if self._memory_fault is None:
+                _log.error("goes on in memory: %s", error)
+            self._memory_fault = f"what it remembers is not saved, {error.where}: {error.what}"
+            return
+        self._memory_fault = None
+
+    def _faults(self) -> list[str]:
+        faults = [self._memory_fault] if self._memory_fault else []
+        clock = self._memory.clock
+        if clock.doubted:
+            way = "forward" if clock.jump_s > 0 else "back"
+            faults.append(
+                f"the clock jumped {way} by {format_duration(abs(clock.jump_s))}: nothing is let go until it has run "
+                "steadily for 10m or is put right"
+            )
+        return faults
+
+
+def document(ticked: Ticked, decisions: Decisions) -> str:
+    """The decisions of a tick, for other tools."""
+    pools = {
+        name: {"desired": one.desired, "floor": one.floor, "floor_source": one.floor_source, "alert": one.alert}
+        for name, one in decisions.items()
+    }
+    return json.dumps({"decided_at": ticked.at.isoformat(), "validity": ticked.validity, "pools": pools}) + "\n"

@@ -1,0 +1,63 @@
+"""The schedule in force: the newest that was published, and the last good one while that cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from floorcast.errors import PublishError
+from floorcast.types import FloorSchedule
+from pipelines.publishers.schedule import KEPT, LATEST, published_versions, read_schedule
+from pipelines.service.board import Publication
+
+Stamp = tuple[int, int, int]
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """What changes when a file is replaced or written to; None where it cannot be looked at."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@dataclass
+class PublicationReader:
+    """Reads a folder's `schedule.json` each time it has changed."""
+
+    folder: Path
+    _stamp: Stamp | None = None
+    _read: bool = field(default=False, init=False)
+    _last: Publication = field(default=Publication(None), init=False)
+
+    def read(self, now: datetime) -> Publication:
+        """The schedule in force and what is wrong with the file there now. A file that is missing, damaged or of a
+        newer schema leaves the one read before in force; after a start that is the newest kept version which is whole
+        and not issued after `now`.
+        """
+        path = self.folder / LATEST
+        stamp = stamp_of(path)
+        if self._read and stamp == self._stamp:
+            return self._last
+        try:
+            self._last = Publication(read_schedule(path))
+        except PublishError as error:
+            fault = f"{error.where}: {error.what}"
+            known = self._last.schedule or self._kept(now)
+            if known is not None:
+                fault += f"; version {known.version} stays in force"
+            self._last = Publication(known, fault)
+        self._stamp, self._read = stamp, True
+        return self._last
+
+    def _kept(self, now: datetime) -> FloorSchedule | None:
+        for version in sorted(published_versions(self.folder), reverse=True):
+            try:
+                schedule = read_schedule(self.folder / KEPT / f"v{version:06d}.json")
+            except PublishError:
+                continue
+            if schedule.issued_at <= now:
+                return schedule
+        return None
