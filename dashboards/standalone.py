@@ -15,11 +15,10 @@ from floorcast import __version__
 _HERE = Path(__file__).parent
 
 
-def standalone_page(template: str, **context: Any) -> str:
-    """The HTML of a template that extends `standalone.html`."""
-    environment = Environment(
-        loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+def standalone_page(template: str, *, folder: Path | None = None, **context: Any) -> str:
+    """The HTML of a template that extends `standalone.html`, ours or one of the caller's `folder`."""
+    loader = FileSystemLoader([_HERE / "templates", *([] if folder is None else [folder])])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters |= {"number": text.number, "percent": text.percent}
     assets = {name: Markup((_HERE / "assets" / f"site.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}
     plotly_js = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")

@@ -193,10 +193,17 @@ class HealthBody(Frozen):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "example": {"ok": False, "not_ok": ["the publication expired at 2026-11-30T10:50:00Z"], "ticks": 1440}
+            "example": {
+                "ok": False,
+                "not_ok": ["the publication expired at 2026-11-30T10:50:00Z"],
+                "faults": ["source prod: no answer within 5s"],
+                "ticks": 1440,
+                "last_tick_at": "2026-11-30T10:52:15Z",
+            }
         }
     )
     ok: bool
     not_ok: tuple[str, ...]
+    faults: tuple[str, ...] = Field(description="what is wrong and is got along without")
     ticks: int = Field(ge=0)
     last_tick_at: AwareDatetime

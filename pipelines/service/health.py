@@ -54,4 +54,13 @@ class Health:
 
 
 def _body(board: Board, not_ok: list[str]) -> HealthBody:
-    return HealthBody(ok=not not_ok, not_ok=tuple(not_ok), ticks=board.ticks, last_tick_at=board.now)
+    told = [("publication", board.publication.fault), ("configuration", board.config_fault)]
+    told += [(f"source {one.name}", one.fault) for one in board.sources]
+    faults = [f"{where}: {fault}" for where, fault in told if fault]
+    return HealthBody(
+        ok=not not_ok,
+        not_ok=tuple(not_ok),
+        faults=(*faults, *board.faults),
+        ticks=board.ticks,
+        last_tick_at=board.now,
+    )

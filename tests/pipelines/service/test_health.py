@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from pipelines.service.board import Board
+from pipelines.service.board import Board, Publication, SourceHealth
 from pipelines.service.health import Health
 
 
@@ -26,6 +26,25 @@ def test_a_clock_set_back_by_a_day_does_not_make_it_sick(board: Board) -> None:
     health = Health(lambda: boards[0], tick_s=15, clock=lambda: 0.0)
     boards[0] = replace(board, now=board.now - timedelta(days=1))
     assert health.alive().ok
+
+
+def test_what_is_got_along_without_is_told_and_does_not_make_it_sick(board: Board) -> None:
+    broken = replace(
+        board,
+        publication=Publication(board.publication.schedule, "not JSON; version 41 stays in force"),
+        sources=(SourceHealth("prod", None, "no answer within 5s", 5.0),),
+        config_fault="unknown key `pool`",
+        faults=("what it remembers is not saved",),
+    )
+    health = Health(lambda: broken, tick_s=15, clock=lambda: 0.0)
+    assert health.alive().ok
+    assert health.ready().ok
+    assert health.alive().faults == (
+        "publication: not JSON; version 41 stays in force",
+        "configuration: unknown key `pool`",
+        "source prod: no answer within 5s",
+        "what it remembers is not saved",
+    )
 
 
 def test_short_ticks_are_given_ten_seconds(board: Board) -> None:
