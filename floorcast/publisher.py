@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from floorcast.pool import Target
 from floorcast.section import Name, Section
 from floorcast.units import Duration, format_duration
 
@@ -104,7 +105,49 @@ class DynamoPublisher(LivePublisher):
     )
 
 
-Publisher = Annotated[CsvPublisher | ParquetPublisher | DynamoPublisher, Field(discriminator="kind")]
+class ObjectName(Section):
+    """An object in a cluster."""
+
+    namespace: str | None = Field(default=None, description="its namespace; that of the pool's `target` unless given")
+    name: str | None = Field(default=None, description="its name; the pool's unless given")
+
+
+class KubernetesPublisher(LivePublisher):
+    """The minimum of KEDA's ScaledObject or of a HorizontalPodAutoscaler, by server-side apply of that one field."""
+
+    kind: Literal["kubernetes"] = Field(description="an autoscaler object in a cluster")
+    object: Literal["scaled_object", "hpa"] = Field(
+        default="scaled_object",
+        description="`spec.minReplicaCount` of a ScaledObject (KEDA), or `spec.minReplicas` of a "
+        "HorizontalPodAutoscaler that KEDA did not make",
+    )
+    objects: dict[Name, ObjectName] = Field(
+        default_factory=dict, description="by pool the object, where it is not the one that `publish` writes"
+    )
+    kubeconfig: str | None = Field(
+        default=None,
+        pattern=r"^[/~]",
+        description="absolute path, or one that begins with `~`; the default one where only `context` is given, and "
+        "the cluster that floorcast itself runs in where neither is",
+    )
+    context: str | None = Field(
+        default=None, min_length=1, description="the context of the kubeconfig; its current one unless given"
+    )
+    field_manager: str = Field(
+        default="floorcast",
+        pattern=r"^[\x21-\x7e]{1,128}$",
+        description="the name under which it holds the field; one for each floorcast that writes to a cluster",
+    )
+
+    def object_of(self, pool: str, target: Target) -> tuple[str, str]:
+        """Namespace and name of a pool's object."""
+        own = self.objects.get(pool, ObjectName())
+        return own.namespace or target.namespace, own.name or pool
+
+
+Publisher = Annotated[
+    CsvPublisher | ParquetPublisher | DynamoPublisher | KubernetesPublisher, Field(discriminator="kind")
+]
 
 DYNAMO_FIELDS = {
     "unified": "min_endpoint",
@@ -145,6 +188,7 @@ def check_publishers(config: Config) -> None:
                 )
         if isinstance(entry, DynamoPublisher):
             _check_dynamo(config, entry, at)
+    _check_objects(config)
 
 
 def _check_dynamo(config: Config, entry: DynamoPublisher, at: tuple[str, ...]) -> None:
@@ -178,3 +222,44 @@ def _check_dynamo(config: Config, entry: DynamoPublisher, at: tuple[str, ...]) -
                 "hint": "name the pools of this planner alone under `pools`",
             },
         )
+
+
+def _check_objects(config: Config) -> None:
+    """An object has one minimum: no two pools, and no two publishers, may set it."""
+    holders: dict[tuple[str | None, ...], tuple[str, str]] = {}
+    for place, entry in enumerate(config.publishers):
+        if not isinstance(entry, KubernetesPublisher):
+            continue
+        at = ("publishers", str(place))
+        pools = pools_of(config, entry)
+        for pool in entry.objects:
+            if pool not in pools:
+                raise PydanticCustomError(
+                    "object_of_no_pool",
+                    "publisher {name} names the object of pool {pool}, which it does not carry",
+                    {
+                        "name": entry.label,
+                        "pool": pool,
+                        "at": (*at, "objects", pool),
+                        "hint": f"use one of {sorted(pools)}",
+                    },
+                )
+        for pool in pools:
+            namespace, name = entry.object_of(pool, config.pools[pool].target)
+            key = (entry.kubeconfig, entry.context, entry.object, namespace, name)
+            if key in holders:
+                publisher, other = holders[key]
+                raise PydanticCustomError(
+                    "two_floors_of_an_object",
+                    "publisher {name} would set the minimum of {object} for {pool}, as {publisher} does for {other}",
+                    {
+                        "name": entry.label,
+                        "object": f"{namespace}/{name}",
+                        "pool": pool,
+                        "publisher": publisher,
+                        "other": other,
+                        "at": at,
+                        "hint": "name another object under `objects`, or fewer `pools`",
+                    },
+                )
+            holders[key] = (entry.label, pool)

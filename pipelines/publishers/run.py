@@ -15,10 +15,19 @@ from pathlib import Path
 
 from floorcast.config import Config
 from floorcast.errors import FloorcastError, PublishError
-from floorcast.publisher import CsvPublisher, DynamoPublisher, LivePublisher, ParquetPublisher, Value, pools_of
+from floorcast.publisher import (
+    CsvPublisher,
+    DynamoPublisher,
+    KubernetesPublisher,
+    LivePublisher,
+    ParquetPublisher,
+    Value,
+    pools_of,
+)
 from floorcast.types import FloorSchedule
 from floorcast.units import format_duration, format_time
 from pipelines.publishers.dynamo import DynamoPlanner
+from pipelines.publishers.kubernetes import Kubernetes
 from pipelines.publishers.manifests import short_reason
 from pipelines.publishers.outcome import ALL_POOLS, AT_FAULT, Did, Outcome, Publisher, Wanted
 from pipelines.publishers.record import ours_of, read_record, record_outcomes
@@ -53,6 +62,8 @@ def live_publisher(entry: LivePublisher, config: Config, *, ours: Mapping[str, i
     match entry:
         case DynamoPublisher():
             return DynamoPlanner(entry, config, ours=ours)
+        case KubernetesPublisher():
+            return Kubernetes(entry, config)
         case _:
             raise PublishError(
                 f"nothing publishes entries of {type(entry).__name__}",
