@@ -14,6 +14,7 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 
 from floorcast import __version__
+from floorcast.errors import ConfigError
 from floorcast.service import Service
 from floorcast.units import parse_time
 from pipelines.service.board import Board
@@ -29,7 +30,7 @@ from pipelines.service.bodies import (
 )
 from pipelines.service.documents import Document, Documents, respond
 from pipelines.service.explaining import decision_of, explanation, schedule_document, schedule_of
-from pipelines.service.guard import Guard
+from pipelines.service.guard import Guard, is_loopback
 from pipelines.service.health import Health
 from pipelines.service.metrics import CONTENT_TYPE, exposition, registry_of
 from pipelines.service.pages import Pages
@@ -57,8 +58,15 @@ def create_app(
     """The application: what `board()` says, and the pages of the folder `site`.
 
     `token` gives the bearer token that holds now. One is demanded wherever there is one, and always where the server
-    listens on more than the loopback or a token file is named.
+    listens on more than the loopback or a token file is named. Raises ConfigError where it is to listen elsewhere and
+    there is none.
     """
+    if not is_loopback(settings.host) and token() is None:
+        raise ConfigError(
+            f"listening on {settings.host} demands a bearer token, and none is set",
+            where="service",
+            remedy=f"name a `token_file`, set {settings.token_env}, or listen on 127.0.0.1",
+        )
     app = FastAPI(
         title="floorcast",
         summary="Minimum replicas of an LLM inference fleet",

@@ -18,6 +18,7 @@ from pipelines.service.problems import problem
 OPEN = frozenset({"/healthz", "/readyz"})
 """Answered without a token and at any rate: probes have none, and must not fail for what others do."""
 LONGEST_URL = 2048
+LARGEST_HEAD = 16 * 1024
 MOST_CLIENTS = 4096
 
 SECURITY = (
@@ -120,6 +121,8 @@ class Guard:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_URL:
             return problem(414, f"the URL is longer than {LONGEST_URL} bytes")
+        if sum(len(name) + len(text) for name, text in scope["headers"]) > LARGEST_HEAD:
+            return problem(431, f"the request's head is larger than {LARGEST_HEAD} bytes")
         name = headers.get(b"host", b"").decode("latin-1").lower()
         bare = name if name.endswith("]") else name.rpartition(":")[0] or name
         if self._names and bare not in self._names:

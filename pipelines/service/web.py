@@ -13,9 +13,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from floorcast.errors import ConfigError
 from floorcast.service import Service
+from pipelines.service.guard import LARGEST_HEAD
 
 MOST_CONNECTIONS = 512
-LARGEST_HEAD = 16 * 1024
 
 
 class Impatient(H11Protocol):

@@ -175,7 +175,7 @@ def serving() -> ServingOf:
     ) -> Iterator[Served]:
         chosen = Service.model_validate({"port": 0} | dict(settings or {}))
         served: list[Served] = []
-        app = create_app(lambda: served[0].board, chosen, site=site, token=lambda: served[0].token)
+        app = create_app(lambda: served[0].board, chosen, site=site, token=lambda: served[0].token if served else token)
         served.append(Served(board, WebServer(app, chosen), site, token))
         web = served[0].web
         web.start()
