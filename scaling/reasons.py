@@ -215,7 +215,8 @@ def _admission(
 
 def _down(budgets: Floats) -> Floats:
     """To one digit, downwards, so that rounding lets nothing through."""
-    return np.floor(budgets * 10 + 10**-_DECIMALS) / 10
+    lower: Floats = np.floor(budgets * 10 + 10**-_DECIMALS) / 10
+    return lower
 
 
 def _cached(tokens_in_per_s: float, share: float) -> dict[str, float]:
