@@ -1,15 +1,21 @@
 """What changed between two publications, and why: each floor's change shared out among its causes.
 
-From the reason before to the reason after, the causes are put in one after another, in this order: demand of each
-class, share and peak, what is taken over from other pools, capacity, margins, then every rule that moves a floor. What
-each moves the number by is its effect, so that the effects add up to the change.
+From the reason before to the reason after, the causes are put in one after another, and what each moves the number by
+is its effect, so that the effects add up to the change. The order: a longer lead; class by class its placement, its
+cached share, its deadline or else its demand, and the quantile; share and peak; what is taken over from other pools; a
+shorter lead; capacity; margins; then every rule that moves a floor.
+
+Where the quantile is another, demand is what moves a class's median, its spread above that kept in proportion, and the
+rest is the quantile. What a longer lead would have asked for is what the same publication asks for in the windows that
+it reaches.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 import numpy as np
@@ -107,11 +113,29 @@ def _changes(name: str, before: PoolSchedule, after: PoolSchedule) -> Iterator[C
                 effects=attribute(
                     old.reason,
                     new.reason,
+                    longer=_at_longer_lead(before.windows, old, after.windows, new),
                     settings=(before.settings, after.settings),
                     rung=rung,
                     tuned=tuned_when(before) != tuned_when(after),
                 ),
             )
+
+
+def _at_longer_lead(
+    before: tuple[FloorWindow, ...], old: FloorWindow, after: tuple[FloorWindow, ...], new: FloorWindow
+) -> Reason | None:
+    """What the publication with the shorter lead would have asked for at the longer one; None where they are equal, or
+    it does not say."""
+    shorter, longer = sorted((old.reason.lead_s, new.reason.lead_s))
+    windows, one = (before, old) if shorter == old.reason.lead_s else (after, new)
+    step_s = math.gcd(*(int((window.end - window.start).total_seconds()) for window in windows))
+    further = timedelta(seconds=step_s * (math.ceil(longer / step_s) - math.ceil(shorter / step_s)))
+    reached = [
+        window.reason
+        for window in windows
+        if window.end > one.start and window.start < one.end + further and window.reason.binding != Rung.FALLBACK.value
+    ]
+    return max(reached, key=lambda reason: reason.required_replicas) if further and reached else None
 
 
 def tuned_when(pool: PoolSchedule) -> datetime | None:
@@ -157,36 +181,44 @@ def attribute(
     before: Reason,
     after: Reason,
     *,
+    longer: Reason | None = None,
     settings: _Settings = (None, None),
     rung: Rung | None = None,
     tuned: bool = False,
 ) -> tuple[tuple[str, int], ...]:
     """The effects, in replicas by cause, that lead from one floor to the other; a cause without an effect is left out.
 
-    `settings` are the pool's before and after, None where not known. `rung` is that of the pool's floors after, where
-    it is another than before: then it is what moved the demand. So is the quantile or the lead where these are others.
-    `tuned` says that the settings were tuned in between, which is said of the causes that they are.
+    `longer` is the reason at the longer of two leads, of the publication with the shorter one; without it what another
+    lead moved counts as demand. `settings` are the pool's before and after, None where not known. `rung` is that of the
+    pool's floors after, where it is another than before: then it is what moved the demand. `tuned` says that the
+    settings were tuned in between, which is said of the causes that they are.
     """
     effects: dict[str, int] = {}
-    for cause, number in _steps(before, after, settings, rung):
+    for cause, number in _steps(before, after, longer, settings, rung):
         named = f"{cause} (tuned)" if tuned and cause.startswith(_TUNED) else cause
         effects[named] = effects.get(named, 0) + number
     return tuple((cause, number) for cause, number in effects.items() if number)
 
 
-def _steps(before: Reason, after: Reason, settings: _Settings, rung: Rung | None) -> Iterator[tuple[str, int]]:
+def _steps(
+    before: Reason, after: Reason, longer: Reason | None, settings: _Settings, rung: Rung | None
+) -> Iterator[tuple[str, int]]:
     """Cause and effect in order; a cause may come several times."""
     if "fallback_replicas" in (before.binding, after.binding):
         yield f"rung {Rung.FALLBACK.value}", _buffered(after) - _buffered(before)
     else:
-        yield from _demand_steps(before, after, settings, rung)
+        yield from _demand_steps(before, after, longer, settings, rung)
     moved = [{move.rule: move.after - move.before for move in one.adjustments} for one in (before, after)]
     for rule in RULES:
         effect = moved[1].get(rule, 0) - moved[0].get(rule, 0)
         yield _CAUSES.get(rule, f"shape ({rule.replace('_', ' ')})"), effect
 
 
-def _demand_steps(before: Reason, after: Reason, settings: _Settings, rung: Rung | None) -> Iterator[tuple[str, int]]:
+def _demand_steps(
+    before: Reason, after: Reason, longer: Reason | None, settings: _Settings, rung: Rung | None
+) -> Iterator[tuple[str, int]]:
+    lengthened = longer is not None and after.lead_s > before.lead_s
+    first, last = (longer or before, after) if lengthened else (before, longer or after)
     classes, taken, together = dict(before.classes), before, before
     replicas, buffers = _formula(before, after, settings[0]), _named(before)
     number = _buffered(before)
@@ -196,26 +228,68 @@ def _demand_steps(before: Reason, after: Reason, settings: _Settings, rung: Rung
         was, number = number, int(apply_buffers(replicas(_rates(classes, together, taken)), buffers)[-1])
         return number - was
 
-    for name in sorted(before.classes.keys() | after.classes.keys()):
-        classes[name] = after.classes.get(name, _NOTHING)
-        yield _why(name, before, after, rung), moved()
-    together = after
+    if first is not before:
+        classes, taken, together = dict(first.classes), first, first
+        yield "lead", moved()
+    levels = before.quantile, after.quantile
+    for name in sorted(first.classes.keys() | last.classes.keys()):
+        for cause, figures in _class_steps(name, first.classes.get(name), last.classes.get(name), levels, rung):
+            classes[name] = figures
+            yield cause, moved()
+    together = last
     yield "share and peak", moved()
-    taken = after
+    taken = last
     yield "taken over", moved()
+    if last is not after:
+        classes, taken, together = dict(after.classes), after, after
+        yield "lead", moved()
     replicas = _formula(after, before, settings[1])
     yield "capacity", moved()
     yield "margins", _buffered(after) - number
 
 
-def _why(name: str, before: Reason, after: Reason, rung: Rung | None) -> str:
-    if rung is not None:
-        return f"rung {rung.value}"
-    if before.quantile != after.quantile:
-        return f"quantile {before.quantile:g} -> {after.quantile:g}"
-    if before.lead_s != after.lead_s:
-        return "lead"
-    return f"demand {name}"
+def _class_steps(
+    name: str, was: ClassDemand | None, now: ClassDemand | None, levels: tuple[float, float], rung: Rung | None
+) -> Iterator[tuple[str, ClassDemand]]:
+    """Cause and the class's figures with it put in, in order."""
+    rest = f"demand {name}" if rung is None else f"rung {rung.value}"
+    if was is None or now is None:
+        yield rest, now or _NOTHING
+        return
+    figures = was
+    if was.share != now.share:
+        if was.share == 0:
+            # Of a class that was not here nothing is known but what there is now.
+            figures = now
+        figures = _times(figures, now.share / was.share if was.share else 1.0)
+        yield f"placement {name}", figures
+    if was.cached_share != now.cached_share:
+        factor = (1 - now.cached_share) / (1 - was.cached_share) if was.share else 1.0
+        figures = _times(figures, factor, sides=("in",))
+        yield f"cached share {name}", figures
+    waits = [one.deadline and one.deadline.wait_s for one in (was, now)]
+    rest = f"deadline {name}" if waits[0] != waits[1] else rest
+    if levels[0] == levels[1]:
+        yield rest, now
+    else:
+        yield rest, _with_medians(figures, now)
+        yield f"quantile {levels[0]:g} -> {levels[1]:g}", now
+
+
+def _with_medians(one: ClassDemand, other: ClassDemand) -> ClassDemand:
+    """With the medians of `other`, and the spreads of `one` in proportion to them; as they are above a median of 0."""
+    found = {}
+    for side in ("in", "out"):
+        quantile, median = f"tokens_{side}_per_s", f"median_{side}_per_s"
+        was, now = getattr(one, median), getattr(other, median)
+        found[median] = now
+        found[quantile] = getattr(one, quantile) * now / was if was else now + getattr(one, quantile)
+    return one.model_copy(update=found)
+
+
+def _times(one: ClassDemand, factor: float, *, sides: tuple[str, ...] = ("in", "out")) -> ClassDemand:
+    names = [f"{figure}_{side}_per_s" for figure in ("tokens", "median") for side in sides]
+    return one.model_copy(update={name: factor * getattr(one, name) for name in names})
 
 
 def _formula(one: Reason, other: Reason, settings: PoolSettings | None) -> Callable[[dict[str, float]], float]:

@@ -31,8 +31,9 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """What changed between two publications, and why.
 
-        Each change of a floor is shared out among its causes, which add up to it: demand by class, share and peak,
-        capacity, margins, lead, rung, bounds, calendar, quota, shape.
+        Each change of a floor is shared out among its causes, which add up to it, put in one after another: a longer
+        lead; by class placement, cached share, deadline or demand (a rung where that changed), quantile; share and
+        peak; what is taken over; a shorter lead; capacity; margins; gate, bounds, calendar, shape, quota.
 
         \b
         Example:

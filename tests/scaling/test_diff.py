@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from floorcast.columns import DEMAND, POOL_SHARES, empty
-from floorcast.types import FloorSchedule, FloorWindow, PoolSchedule, Reason
+from floorcast.types import Deadline, FloorSchedule, FloorWindow, PoolSchedule, Reason
 from scaling.diff import attribute, diff
 from scaling.floors import plan
 
@@ -102,23 +102,73 @@ def test_what_is_taken_over_from_another_pool_is_a_cause_of_its_own(make_config,
     assert dict(attribute(*reasons)) == {"taken over": 3}
 
 
-@pytest.mark.parametrize(
-    ("changed", "cause"),
-    [
-        ({"startup": {"p90": "9m30s"}}, "lead"),
-        ({"margin": {"quantile": 0.99, "minimum": 0}}, "quantile 0.95 -> 0.99"),
-    ],
-)
-def test_what_moved_the_demand_is_named(make_config, make_forecasts, now, changed, cause):
-    """Demand rises step by step, so that a longer lead sees more of it; a higher quantile sees more as well."""
-    forecasts = make_forecasts({"chat": [50.0 + 10 * i for i in range(20)]}, spread=1000)
-    reasons = []
-    for pool in ({}, changed):
-        floors = plan(make_config(**pool), now=now, forecasts=forecasts, history=NO_HISTORY, published=None).floors
-        reasons.append(Reason.model_validate_json(floors["reason"][0]))
-    effects = dict(attribute(*reasons))
-    assert list(effects) == [cause]
-    assert effects[cause] > 0
+@pytest.fixture
+def changed(make_config, make_forecasts, now):
+    """`changed(old, new)`: the effects of the first window; each is rates of chat, then keys of the pool."""
+
+    def compare(old, new, **both):
+        schedules = []
+        for rates, pool in (old, new):
+            config = make_config(**both, **pool)
+            forecasts = make_forecasts({"chat": rates}, spread=100)
+            floors = plan(config, now=now, forecasts=forecasts, history=NO_HISTORY, published=None).floors
+            schedules.append(_schedule(floors, now))
+        first = diff(*schedules)[0].changes[0]
+        assert first.start == now
+        assert sum(number for _, number in first.effects) == first.after - first.before
+        return dict(first.effects)
+
+    return compare
+
+
+def test_a_lead_is_a_cause_beside_demand(changed):
+    """10 tokens/s a replica, 45 above the median, which rises by 10 a step. A lead of 9m30s sees 2 steps on: 50 + 20 +
+    45 is 11.5, and 12; one of 15m sees 3, and 13. With 30 more, 3 more."""
+    rising, higher = ([base + 10.0 * i for i in range(20)] for base in (50, 80))
+    short, long = {"startup": {"p90": "4m"}}, {"startup": {"p90": "9m30s"}}
+    assert changed((rising, short), (rising, long)) == {"lead": 1}
+    assert changed((rising, long), (rising, short)) == {"lead": -1}
+    assert changed((rising, short), (higher, long)) == {"lead": 1, "demand chat": 3}
+    assert changed((higher, long), (rising, short)) == {"demand chat": -3, "lead": -1}
+
+
+def test_a_quantile_is_a_cause_beside_demand(changed):
+    """A median of 100 and 45 above it at 0.95, 49 at 0.99: 14.5 and 14.9, so 15 both; at 0.5 none, 10. Twice the median
+    with the spread in proportion is 290, 29 replicas; at 0.5 it is 200, and 20."""
+    one, two = [100.0] * 20, [200.0] * 20
+    usual, middle = ({"margin": {"quantile": level, "minimum": 0}} for level in (0.95, 0.5))
+    assert changed((one, usual), (one, middle)) == {"quantile 0.95 -> 0.5": -5}
+    assert changed((one, usual), (two, middle)) == {"demand chat": 14, "quantile 0.95 -> 0.5": -9}
+
+
+def test_placement_cached_share_and_deadline_are_causes_of_their_own(made):
+    """80 tokens/s need 8. A class of which half is placed here in place of all: 4. Three quarters of the prompts cached
+    in place of none, where only tokens in count (out needs 1): 2. Both with half as much again: 15, 40 then 10."""
+    pool, before, _ = made({"chat": 80.0})
+    before = before.model_copy(update={"tokens_out_per_s": 1.0})
+
+    def of(reason, **figures):
+        one = reason.classes["chat"].model_copy(update={"tokens_out_per_s": 1.0, "median_out_per_s": 1.0, **figures})
+        found = reason.model_copy(update={"classes": {"chat": one}})
+        rate = one.tokens_in_per_s
+        needed = {"tokens_in_per_s": rate, "required_replicas": rate / 10, "demand_tokens_per_s": rate}
+        buffers = tuple(buffer.model_copy(update={"replicas": rate / 10}) for buffer in reason.buffers)
+        return found.model_copy(update={**needed, "binding": "tokens_in", "buffers": buffers})
+
+    def effects(**figures):
+        return dict(attribute(of(before), of(before, **figures), settings=(pool, pool)))
+
+    halved = {"share": 0.5, "tokens_in_per_s": 40.0, "median_in_per_s": 40.0}
+    assert effects(**halved) == {"placement chat": -4}
+    cached = {"cached_share": 0.75, "prompt_in_per_s": 80.0}
+    assert effects(tokens_in_per_s=20.0, median_in_per_s=20.0, **cached) == {"cached share chat": -6}
+    both = {"share": 0.5, "tokens_in_per_s": 20.0, "median_in_per_s": 20.0} | cached
+    assert effects(**both) == {"placement chat": -4, "cached share chat": -3, "demand chat": 1}
+    deadline = Deadline(wait_s=900, arriving_in_per_s=80, arriving_out_per_s=1, done_by=before.needed_by)
+    assert effects(tokens_in_per_s=50.0, median_in_per_s=50.0, deadline=deadline) == {"deadline chat": -3}
+    assert dict(attribute(of(before, **halved), of(before), settings=(pool, pool))) == {"placement chat": 4}
+    gone = {"share": 0.0, "tokens_in_per_s": 0.0, "median_in_per_s": 0.0}
+    assert dict(attribute(of(before, **gone), of(before), settings=(pool, pool))) == {"placement chat": 8}
 
 
 def test_pools_are_compared_where_both_cover_and_neighbours_that_say_the_same_are_one_span(
