@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -44,9 +45,11 @@ def find_edge(sweep: Sequence[Judged], *, replicas: int = 1) -> Edge | None:
     """The edge of one sweep, in order of its load, that `replicas` served together; None where its first run misses
     the targets already.
 
-    A run that meets them again after one that did not is luck, and is left out. Between the two runs the logarithm of
-    the strain is taken as linear in the rate achieved; a run that achieved no more than the one before moves nothing.
+    Of several runs at one load the `typical` one counts. A run that meets them again after one that did not is luck,
+    and is left out. Between the two runs the logarithm of the strain is taken as linear in the rate achieved; a run
+    that achieved no more than the one before moves nothing.
     """
+    runs, sweep = len(sweep), typical(sweep)
     missed = next((place for place, run in enumerate(sweep) if not run.met), len(sweep))
     if missed == 0:
         return None
@@ -72,8 +75,23 @@ def find_edge(sweep: Sequence[Judged], *, replicas: int = 1) -> Edge | None:
         binding=None if first is None else first.binding,
         knee_per_s=knee and knee[0] / replicas,
         knee_strain=knee and knee[1],
-        runs=len(sweep),
+        runs=runs,
     )
+
+
+def typical(sweep: Sequence[Judged]) -> list[Judged]:
+    """Of the runs at each load the one of median strain, the worse of two: one run alone is luck, either way."""
+
+    def load(run: Judged) -> tuple[float | None, ...]:
+        point = run.point
+        offered = point.offered_per_s, point.concurrency
+        return (point.requests_per_s,) if offered == (None, None) else offered
+
+    found = []
+    for _, runs in groupby(sweep, key=load):
+        ranked = sorted(runs, key=lambda run: run.strain)
+        found.append(ranked[len(ranked) // 2])
+    return found
 
 
 def _knee(sweep: Sequence[Judged]) -> tuple[float, float] | None:

@@ -50,7 +50,8 @@ def fit_edges(edges: Sequence[Edge], *, role: Role, combine: Combine | None = No
     A prefill pool sustains the fewest tokens in of all edges, a decode pool the fewest tokens out. Of a unified pool:
 
     - `sum`: least squares of R_in / C_in + R_out / C_out = 1 over the edges, both not negative;
-    - `max`: C_in is the most tokens in of any edge and C_out the most tokens out, so that no edge is above 1;
+    - `max`: the edges with the fewest tokens out per token in are those of C_in, the others those of C_out, divided
+      where the loads come nearest to 1; each is the median of its edges, which one lucky sweep does not move;
     - with one mix, which shows one point of that line, C_in = R_in and C_out = R_out of the smallest edge. Both are
       lower bounds: on the line through it C_in >= R_in and C_out >= R_out. With `max` they are right for that mix, and
       for any other ask for no fewer replicas than the line would.
@@ -78,7 +79,7 @@ def fit_edges(edges: Sequence[Edge], *, role: Role, combine: Combine | None = No
             misfit=float(np.abs((rates / [least_in, least_out]).max(axis=1) - 1).max()),
         )
     most = rates.max(axis=0)
-    highest = _fitted(most, rates, "max")
+    highest = _by_sides(rates)
     # Scaled, so that both unknowns are near 1.
     per_capacity, _ = nnls(rates / most, np.ones(len(rates)))
     if (per_capacity <= 0).any():
@@ -93,6 +94,17 @@ def separable(edges: Sequence[Edge]) -> bool:
     """Whether the edges' mixes differ enough to tell C_in from C_out."""
     ratios = [math.log(max(edge.tokens_out_per_s, 1e-9) / max(edge.tokens_in_per_s, 1e-9)) for edge in edges]
     return max(ratios) - min(ratios) >= math.log(APART)
+
+
+def _by_sides(rates: np.ndarray) -> Fitted:
+    """`max`, of two edges or more: of all divisions by mix the one whose loads have the least squared error."""
+    ordered = rates[np.argsort(rates[:, 1] / np.maximum(rates[:, 0], 1e-9), kind="stable")]
+    found = []
+    for place in range(1, len(ordered)):
+        capacities = np.array([np.median(ordered[:place, 0]), np.median(ordered[place:, 1])])
+        error = float((((ordered / capacities).max(axis=1) - 1) ** 2).sum())
+        found.append((error, place, capacities))
+    return _fitted(min(found, key=lambda one: one[:2])[2], rates, "max")
 
 
 def _fitted(capacities: np.ndarray, rates: np.ndarray, combine: Combine) -> Fitted:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from floorcast.errors import DataError
-from scaling.calibration.edge import Edge, find_edge
+from scaling.calibration.edge import Edge, find_edge, typical
 from scaling.calibration.fit import Combine, Fitted, Role, fit_edges
 from scaling.calibration.sweep import Judged, LoadPoint, Targets, by_mix, judge
 
@@ -101,7 +101,10 @@ def _about(sweep: Sweep, targets: Targets) -> Iterator[str]:
             f"{name}: latency bends up at {edge.knee_per_s:.3g} requests/s already, below the edge at "
             f"{edge.requests_per_s:.3g}: keep `target_utilization` at {share:.2f} or less"
         )
-    if any(run.met for run in sweep.runs[_missed(sweep) :]):
+    counted = typical(sweep.runs)
+    if len(counted) < len(sweep.runs):
+        yield f"{name}: of runs repeated at one load, the one of median latency counts"
+    if any(run.met for run in counted[_missed(counted) :]):
         yield f"{name}: a run met the targets at a higher load than one that did not; the lower one counts"
     fewest = min(run.point.requests for run in sweep.runs)
     late = fewest * (1 - targets.percentile / 100)
@@ -113,5 +116,5 @@ def _about(sweep: Sweep, targets: Targets) -> Iterator[str]:
         )
 
 
-def _missed(sweep: Sweep) -> int:
-    return next((place for place, run in enumerate(sweep.runs) if not run.met), len(sweep.runs))
+def _missed(runs: Sequence[Judged]) -> int:
+    return next((place for place, run in enumerate(runs) if not run.met), len(runs))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from floorcast.errors import DataError
@@ -47,6 +48,28 @@ def test_three_mixes_tell_max_from_sum():
     forced = fit_edges([edge(8000, 100), edge(400, 2000), edge(8000, 2000)], role="unified", combine="sum")
     assert forced.combine == "sum"
     assert forced.misfit > 0.2
+
+
+def test_one_lucky_sweep_does_not_make_a_capacity_of_max():
+    """Nine edges of a server of 8,000 and 2,000 on either side, each up to 5 % off, and one on each side that is 40 %
+    too high: the highest edge would promise 11,200 and 2,800, the medians stay within the 5 %."""
+    rng = np.random.default_rng(7)
+    noise = rng.uniform(0.95, 1.05, 18)
+    into = [edge(8000 * off, 2000 * share) for off, share in zip(noise[:9], np.linspace(0.05, 0.7, 9), strict=True)]
+    out = [edge(8000 * share, 2000 * off) for off, share in zip(noise[9:], np.linspace(0.05, 0.7, 9), strict=True)]
+    found = fit_edges([*into, *out, edge(11_200, 300), edge(500, 2800)], role="unified", combine="max")
+    assert 0.95 * 8000 <= found.prefill_tokens_per_s <= 1.05 * 8000
+    assert 0.95 * 2000 <= found.decode_tokens_per_s <= 1.05 * 2000
+    assert found.misfit == pytest.approx(0.4, abs=0.07), "and the lucky ones are told"
+
+
+@given(st.floats(100, 10_000), st.floats(10, 5000), st.lists(st.floats(0.05, 0.95), min_size=1, max_size=4))
+def test_max_is_found_from_any_edges_of_it(c_in, c_out, shares):
+    into = [edge(c_in, share * c_out) for share in shares]
+    out = [edge(share * c_in, c_out) for share in shares]
+    found = fit_edges([*into, *out], role="unified", combine="max")
+    assume(found.separated)
+    assert (found.prefill_tokens_per_s, found.decode_tokens_per_s) == pytest.approx((c_in, c_out))
 
 
 def test_least_squares_lie_between_noisy_edges():
