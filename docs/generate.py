@@ -79,7 +79,8 @@ STORE = """\
 
 One DuckDB file at `store.path`. DuckDB lets one process hold it at a time, readers included, so every stage opens it,
 reads or writes, and closes it again. To look at it yourself, open or copy it while no command runs: a command that
-finds it held waits 5 seconds, then fails and names the process.
+finds it held waits, then fails and names the process. Stages, and so `floorcast cycle`, wait as long as `store.wait`
+says, one minute unless set; commands that only read, as `explain` and `status`, wait 5 seconds.
 
 - Times are UTC. Rates are tokens per second.
 - Writers replace whole units of rows in one transaction: the same interval written twice leaves what one write leaves.

@@ -56,6 +56,10 @@ class Store(Section):
     """The database."""
 
     path: str = Field(default="floorcast.duckdb", description="the DuckDB file, made when missing")
+    wait: Duration = Field(
+        default=timedelta(minutes=1),
+        description="how long a stage waits while another process holds the file; commands that only read wait 5 s",
+    )
 
 
 class Output(Section):

@@ -12,6 +12,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
@@ -30,6 +31,9 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
 }
 _RETRY_S = 0.05
+_READER_WAITS_S = 5.0
+
+_waits_s: ContextVar[float] = ContextVar("waits_s", default=_READER_WAITS_S)
 
 _in_process: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
 
@@ -110,16 +114,29 @@ def _checked(parameters: Mapping[str, Value] | None) -> dict[str, Value]:
 
 
 @contextmanager
-def open_store(path: Path, *, wait_s: float = 5.0) -> Iterator[Store]:
+def patient(wait_s: float) -> Iterator[None]:
+    """Every opening inside waits so many seconds for a process that holds the file, unless it says otherwise: what runs
+    by the clock must not fail because somebody is reading."""
+    token = _waits_s.set(wait_s)
+    try:
+        yield
+    finally:
+        _waits_s.reset(token)
+
+
+@contextmanager
+def open_store(path: Path, *, wait_s: float | None = None) -> Iterator[Store]:
     """Open the database at `path`, created (with its folder) and migrated as needed, and close it at the end.
 
-    Another process that holds it is waited for up to `wait_s` seconds. After closing, the file stands alone:
-    nothing is in the write-ahead log, of which at most an empty file is left where the last writer was killed.
+    Another process that holds it is waited for up to `wait_s` seconds, 5 unless `patient` or given. After closing, the
+    file stands alone: nothing is in the write-ahead log, of which at most an empty file is left where the last writer
+    was killed.
 
     Raises StoreLockedError naming the process that holds it, StoreNewerError where a newer floorcast wrote it
     (nothing was touched), and StoreError where it is not a database of ours or cannot be written.
     """
     path = path.resolve()
+    wait_s = _waits_s.get() if wait_s is None else wait_s
     # DuckDB would share one instance between two openings in a process, whose writes then conflict.
     if not _in_process[path].acquire(timeout=wait_s):
         raise _locked(path, os.getpid())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,8 @@ def register(app: typer.Typer) -> None:
 
 
 def run(project: Project, now: datetime) -> CycleRun:
+    if sys.stderr.isatty():
+        typer.echo("starting Prefect, which takes a while the first time", err=True)
     prepare(os.environ, home=project.output.absolute() / ".prefect")
     from pipelines.flows import run_cycle
 

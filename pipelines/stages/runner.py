@@ -20,7 +20,7 @@ from pipelines.stages.plan import plan
 from pipelines.stages.publish import publish
 from pipelines.stages.tune import tune
 from pipelines.stages.tuned import in_force
-from store.connection import open_store
+from store.connection import open_store, patient
 from store.runs import finish_run, start_run
 
 Stage = Callable[[Project, datetime], StageResult]
@@ -55,8 +55,14 @@ class StageRun:
 def run_stage(name: str, stage: Stage, project: Project, now: datetime) -> StageRun:
     """Run a stage and record when it began, how it ended and what it said.
 
-    A failure is recorded and raised again; what earlier stages stored and published stays as it is.
+    A failure is recorded and raised again; what earlier stages stored and published stays as it is. A process that
+    holds the database is waited for as long as `store.wait` says.
     """
+    with patient(project.config.store.wait.total_seconds()):
+        return _run_stage(name, stage, project, now)
+
+
+def _run_stage(name: str, stage: Stage, project: Project, now: datetime) -> StageRun:
     as_of = project.as_of(now)
     identity = run_id(name, as_of)
     with open_store(project.store_path) as store:

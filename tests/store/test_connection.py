@@ -21,7 +21,7 @@ import pytest
 
 from floorcast.columns import TIME
 from floorcast.errors import DataError, StoreError, StoreLockedError
-from store.connection import Store, open_store
+from store.connection import Store, open_store, patient
 from store.demand import read_demand, upsert_demand
 from store.runs import list_runs, start_run
 
@@ -167,6 +167,18 @@ def test_locked_database_names_its_holder(path: Path) -> None:
 
 def test_locked_database_is_waited_for(path: Path) -> None:
     with held_elsewhere(path, 0.4), open_store(path, wait_s=20) as store:
+        assert read_demand(store).is_empty()
+
+
+def test_who_is_patient_waits_longer_and_who_says_otherwise_does_not(path: Path) -> None:
+    with held_elsewhere(path, 60):
+        began = time.monotonic()
+        with patient(0.1), pytest.raises(StoreLockedError), open_store(path):
+            pass
+        with patient(60), pytest.raises(StoreLockedError), open_store(path, wait_s=0.1):
+            pass
+        assert time.monotonic() - began < 4, "neither waited the 5 seconds of a reader"
+    with held_elsewhere(path, 0.4), patient(20), open_store(path) as store:
         assert read_demand(store).is_empty()
 
 
