@@ -22,6 +22,7 @@ from floorcast.config import Config
 from floorcast.units import format_duration
 from pipelines.cli.main import EPILOG, app
 from pipelines.prefect_settings import QUIET
+from pipelines.service.metrics import catalogue
 from store.ledger import load_migrations, migrate
 
 COMMAND = ".venv/bin/python docs/generate.py"
@@ -97,6 +98,24 @@ says, one minute unless set; commands that only read, as `explain` and `status`,
   copy the file before an upgrade if you may want to return.
 
 ## Tables
+"""
+
+METRICS = """\
+# Metrics
+
+What `GET /metrics` of `floorcast serve` exports, as of the last tick. Names are stable: one that has to go is kept
+beside its successor for a release.
+
+- A value that is not known is absent, never 0: a query on it then gives nothing.
+- Series are bounded by pools, sources and publishers. Of `floorcast_forecast_tokens_per_second` a pool has two: the
+  demand that its floor due now was planned for, at its quantile and at 0.5, of the metric that decided (`tokens_in`,
+  `tokens_out`, or `sum` of both).
+- `floorcast_tick_duration_seconds` is a histogram: `_bucket` with `le`, `_sum`, `_count`.
+- Beside these there are `process_*` of the Prometheus client library: memory, processor time, file descriptors.
+- [Alert rules](../http.md#alerts-and-dashboard) and a dashboard use them.
+
+| metric | type | labels | meaning |
+| --- | --- | --- | --- |
 """
 
 TABLES = {
@@ -252,7 +271,20 @@ def _column_docs() -> dict[str, str]:
     return docs
 
 
-PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration, "cli.md": cli, "store.md": store}
+def metrics() -> str:
+    rows = (
+        f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {text} |\n"
+        for name, kind, labels, text in catalogue()
+    )
+    return METRICS + "".join(rows)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "configuration.md": configuration,
+    "cli.md": cli,
+    "store.md": store,
+    "reference/metrics.md": metrics,
+}
 
 
 def render(page: str) -> str:

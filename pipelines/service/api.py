@@ -188,7 +188,12 @@ def _api(board: Callable[[], Board], documents: Documents) -> APIRouter:
     async def explain(
         request: Request,
         pool: PoolName,
-        at: Annotated[str | None, Query(description="the time asked about, ISO 8601, UTC unless it has a zone")] = None,
+        at: Annotated[
+            str | None,
+            Query(
+                description="the time asked about, UTC unless it has a zone", json_schema_extra={"format": "date-time"}
+            ),
+        ] = None,
         format: Annotated[
             Literal["json", "text"] | None, Query(description="`text` unless `Accept` asks for it otherwise")
         ] = None,
@@ -205,7 +210,10 @@ def _api(board: Callable[[], Board], documents: Documents) -> APIRouter:
 
     @router.get("/publishers", response_model=PublishersBody, responses=ok, summary="What each publisher last did")
     async def publishers(request: Request) -> Response:
-        return await answer(request, "publishers", lambda now: PublishersBody(outcomes=now.outcomes))
+        def make(now: Board) -> Document:
+            return Document.of(PublishersBody(outcomes=now.outcomes).model_dump_json(exclude_none=True).encode())
+
+        return await answer(request, "publishers", make)
 
     return router
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -15,7 +16,7 @@ from prometheus_client.registry import Collector
 from floorcast import __version__
 from floorcast.types import Rung
 from pipelines.publishers.outcome import DID
-from pipelines.service.board import TICK_BUCKETS_S, Board, PoolDecision
+from pipelines.service.board import TICK_BUCKETS_S, Board, PoolDecision, Publication
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 RUNGS = {rung: place for place, rung in enumerate(Rung, start=1)}
@@ -34,6 +35,21 @@ def registry_of(board: Callable[[], Board]) -> CollectorRegistry:
 def exposition(registry: CollectorRegistry) -> bytes:
     """All metrics as text."""
     return generate_latest(registry)
+
+
+def catalogue() -> list[tuple[str, str, tuple[str, ...], str]]:
+    """Name, type, labels and meaning of each metric of ours."""
+    start = datetime.fromtimestamp(0, UTC)
+    nothing = Board(start, start, 0, 0.0, Publication(None), {})
+    return [
+        (sample_name(family), family.type, tuple(vars(family)["_labelnames"]), family.documentation)
+        for family in BoardCollector(lambda: nothing).collect()
+    ]
+
+
+def sample_name(family: Metric) -> str:
+    """The name that it is queried by: of a histogram that of its `_bucket`, `_sum` and `_count` without those."""
+    return family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
 
 
 class BoardCollector(Collector):
@@ -120,13 +136,11 @@ def _publication(board: Board) -> Iterator[Metric]:
     fault = board.publication.fault is not None
     yield _gauge("publication_fault", "1 where the newest schedule could not be taken over.", (), [((), fault)])
     schedule = board.publication.schedule
-    if schedule is None:
-        return
-    age_s = (board.now - schedule.issued_at).total_seconds()
+    age_s = None if schedule is None else (board.now - schedule.issued_at).total_seconds()
     for name, text, number in (
-        ("version", "Version of the schedule in force.", schedule.version),
-        ("issued_timestamp_seconds", "When it was issued.", schedule.issued_at.timestamp()),
-        ("expiry_timestamp_seconds", "When it expires.", schedule.valid_until.timestamp()),
+        ("version", "Version of the schedule in force.", schedule and float(schedule.version)),
+        ("issued_timestamp_seconds", "When it was issued.", schedule and schedule.issued_at.timestamp()),
+        ("expiry_timestamp_seconds", "When it expires.", schedule and schedule.valid_until.timestamp()),
         ("age_seconds", "How long ago it was issued, as of the last tick.", age_s),
     ):
         yield _gauge(f"publication_{name}", text, (), [((), number)])

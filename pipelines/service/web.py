@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
 from typing import Any
@@ -104,6 +105,9 @@ class WebServer:
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     def start(self) -> None:
+        # What is loaded by now stays. Looked through by each full collection of garbage, it would hold up all answers.
+        gc.collect()
+        gc.freeze()
         self._thread.start()
 
     def stop(self, within_s: float) -> bool:

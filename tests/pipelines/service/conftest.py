@@ -208,8 +208,8 @@ def served(running: Served, board: Board) -> Served:
 @pytest.fixture(scope="session")
 def until() -> Callable[[Callable[[], bool]], None]:
     def wait(true: Callable[[], bool]) -> None:
-        """Until it is, for ten seconds at most."""
-        deadline = time.monotonic() + 10
+        """Until it is, for half a minute at most."""
+        deadline = time.monotonic() + 30
         while not true():
             assert time.monotonic() < deadline
             time.sleep(0.02)

@@ -45,7 +45,7 @@ def test_bodies_are_what_the_openapi_describes(served: Any, path: str, model: ty
 
 
 def test_a_count_that_is_not_known_is_left_out_and_never_null(served: Any) -> None:
-    for path in ("/v1/floors", "/v1/decisions", "/v1/decisions/chat-70b", "/v1/floors/chat-70b"):
+    for path in ("/v1/floors", "/v1/decisions", "/v1/decisions/chat-70b", "/v1/floors/chat-70b", "/v1/publishers"):
         assert "null" not in served.get(path).text
     decision = served.get("/v1/decisions").json()["decisions"]["chat-70b"]
     assert "draining" not in decision

@@ -257,7 +257,9 @@ class TestLimits:
         assert status_of(served, "/v1/floors?" + "a" * 2049) == 414
 
     def test_a_large_head_is_refused(self, served: Any) -> None:
-        request = b"GET /v1/floors HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: " + b"a" * 40_000 + b"\r\n\r\n"
+        request = (
+            b"GET /v1/floors HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: " + b"a" * 40_000 + b"\r\n\r\n"
+        )
         assert raw(served, request).startswith(b"HTTP/1.1 431 ")
 
     def test_a_small_body_is_dropped_and_a_large_one_refused(self, hurried: Any) -> None:
