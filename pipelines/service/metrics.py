@@ -136,13 +136,17 @@ def _publication(board: Board) -> Iterator[Metric]:
     fault = board.publication.fault is not None
     yield _gauge("publication_fault", "1 where the newest schedule could not be taken over.", (), [((), fault)])
     schedule = board.publication.schedule
-    age_s = None if schedule is None else (board.now - schedule.issued_at).total_seconds()
-    for name, text, number in (
-        ("version", "Version of the schedule in force.", schedule and float(schedule.version)),
-        ("issued_timestamp_seconds", "When it was issued.", schedule and schedule.issued_at.timestamp()),
-        ("expiry_timestamp_seconds", "When it expires.", schedule and schedule.valid_until.timestamp()),
-        ("age_seconds", "How long ago it was issued, as of the last tick.", age_s),
-    ):
+    numbers: tuple[float | None, ...] = (None,) * 4
+    if schedule is not None:
+        issued, expiry = schedule.issued_at.timestamp(), schedule.valid_until.timestamp()
+        numbers = schedule.version, issued, expiry, board.now.timestamp() - issued
+    texts = {
+        "version": "Version of the schedule in force.",
+        "issued_timestamp_seconds": "When it was issued.",
+        "expiry_timestamp_seconds": "When it expires.",
+        "age_seconds": "How long ago it was issued, as of the last tick.",
+    }
+    for (name, text), number in zip(texts.items(), numbers, strict=True):
         yield _gauge(f"publication_{name}", text, (), [((), number)])
 
 
