@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from benchmarks.forecast.data import STEP, Pair, demand_of, group_clients
+from benchmarks.forecast.data import DEMO_END, DEMO_SEED, STEP, Pair, demand_of, group_clients
 from floorcast.pool import Bounds, Pool
 from floorcast.replica import Capacity, Gpu, Startup
+from pipelines.demo.generate import generate_minutes
 
 Floats = npt.NDArray[np.float64]
 
@@ -18,6 +20,7 @@ MEAN_REPLICAS = 20
 """What every class is scaled to: so many replicas at full use carry its mean."""
 WINDOW_MINUTES = round(STEP.total_seconds() / 60)
 MINUTES_PER_DAY = 1440
+_IDLE, _ON_OFF = 0.05, 0.1
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,25 @@ def read_minutes(pair: Pair, *, seed: int) -> list[Minutes]:
         Minutes(f"{pair.model}/{name}", *(np.sum([drawn[one][part] for one in members], axis=0) for part in range(3)))
         for name, members in groups.items()
     ]
+
+
+def demo_minutes(*, days: int) -> list[Minutes]:
+    """The classes of `floorcast demo`, as `benchmarks.forecast` has them; minutes not observed are bridged."""
+    rows = generate_minutes(end=DEMO_END, days=days, rng=np.random.default_rng(DEMO_SEED))
+    first: datetime = DEMO_END - timedelta(days=days)
+    every = np.arange(days * MINUTES_PER_DAY)
+    made = []
+    for (name,), own in rows.group_by("workload_class", maintain_order=True):
+        at = (own["minute_start"] - first).dt.total_minutes().to_numpy()
+        columns = (np.interp(every, at, own[column].to_numpy()) for column in ("requests", "tokens_in", "tokens_out"))
+        made.append(Minutes(f"demo/{name}", *columns))
+    return made
+
+
+def is_on_off(minutes: Minutes) -> bool:
+    """Whether next to nothing comes in a tenth of the recording's windows: work of batches, which may wait."""
+    windows = minutes.tokens_in.reshape(-1, WINDOW_MINUTES).mean(axis=1)
+    return bool((windows < _IDLE * windows.mean()).mean() >= _ON_OFF)
 
 
 def pool_of(minutes: Minutes, *, startup_s: float) -> Pool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,7 @@ class Variant(NamedTuple):
     in_window_s: float
     drain_s: float = 300.0
     level: float = 0.0
+    rate_minutes: int = RATE_MINUTES
 
 
 class Lane(NamedTuple):
@@ -62,7 +64,8 @@ class Lane(NamedTuple):
         look = f" floors q{self.variant.level:g}" if self.variant.level else ""
         margin = f" margin {self.margin:.2f}" if self.floors is not None else ""
         window, drain = self.variant.in_window_s, self.variant.drain_s
-        return f"U {self.utilization:.3f} in {window:g}s drain {drain:g}s{look}{margin}"
+        rate = f" rate {self.variant.rate_minutes}m" if self.variant.rate_minutes != RATE_MINUTES else ""
+        return f"U {self.utilization:.3f} in {window:g}s drain {drain:g}s{rate}{look}{margin}"
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,27 @@ class Task:
     @property
     def conditions(self) -> Conditions:
         return Conditions(startup_s=np.array([self.startup_s]), knee=NO_KNEE, counted="arrived")
+
+    @cached_property
+    def expected(self) -> dict[float, Floats]:
+        """By LEVELS, [minutes] what FORECASTS see coming at the end of a startup, levelled where work may wait for
+        minutes; 0 where the past tells nothing."""
+        at = np.arange(MINUTES_PER_DAY, len(self.load))
+        made = [
+            loads_ahead(
+                self.load,
+                at=at,
+                step_s=MINUTE_S,
+                ahead_s=self.startup_s,
+                lookahead=lookahead,
+                levels=LEVELS,
+                live=live_rate(self.load, rate_minutes),
+            )
+            for rate_minutes, lookahead in FORECASTS
+        ]
+        mean = np.pad(np.nan_to_num(np.mean(made, axis=0)), ((0, 0), (MINUTES_PER_DAY, 0)))
+        # A minute short of the wait, for what minutes do not tell.
+        return dict(zip(LEVELS, _levelled(mean, int(self.max_wait_s // MINUTE_S) - 1), strict=True))
 
     def traffic(self, first: int, last: int) -> Traffic:
         """The minutes from `first` to before `last`."""
@@ -116,11 +140,9 @@ def live_rate(load: Floats, minutes: int) -> Floats:
 
 def run(task: Task, lanes: Sequence[Lane], *, first: int, last: int) -> ReplayResult:
     """Every lane from minute `first` to before `last`."""
-    levels = sorted({lane.variant.level for lane in lanes if lane.variant.level})
-    expected = dict(zip(levels, expected_loads(task, levels, first=first, last=last), strict=True))
     made = Lanes(
         tuple(f"{lane.policy} {lane.setting}" for lane in lanes),
-        np.stack([_floors(lane, expected, first=first, last=last) for lane in lanes], axis=1),
+        np.stack([_floors(lane, task, first=first, last=last) for lane in lanes], axis=1),
         MINUTE_S,
         np.ones(len(lanes), dtype=np.bool_),
     )
@@ -137,33 +159,23 @@ def run(task: Task, lanes: Sequence[Lane], *, first: int, last: int) -> ReplayRe
     )
 
 
-def expected_loads(task: Task, levels: Sequence[float], *, first: int, last: int) -> Floats:
-    """[levels, minutes] what FORECASTS see coming at the end of a startup; 0 where the past tells nothing."""
-    if not levels:
-        return np.zeros((0, last - first))
-    made = [
-        loads_ahead(
-            task.load,
-            at=np.arange(first, last),
-            step_s=MINUTE_S,
-            ahead_s=task.startup_s,
-            lookahead=lookahead,
-            levels=levels,
-            live=live_rate(task.load, rate_minutes),
-        )
-        for rate_minutes, lookahead in FORECASTS
-    ]
-    mean: Floats = np.nan_to_num(np.mean(made, axis=0))
-    return mean
-
-
-def _floors(lane: Lane, expected: dict[float, Floats], *, first: int, last: int) -> Ints:
+def _floors(lane: Lane, task: Task, *, first: int, last: int) -> Ints:
     """[minutes] from `first` on."""
     if lane.floors is not None:
         return lane.floors[first:last]
     if not lane.variant.level:
         return np.ones(last - first, dtype=np.int64)
-    return np.maximum(np.ceil(expected[lane.variant.level] / lane.utilization - 1e-9), 1).astype(np.int64)
+    wanted = task.expected[lane.variant.level][first:last] / lane.utilization
+    return np.maximum(np.ceil(wanted - 1e-9), 1).astype(np.int64)
+
+
+def _levelled(expected: Floats, minutes: int) -> Floats:
+    """[levels, minutes] the mean of so many minutes up to each: as even as work can be done that may wait so long."""
+    if minutes <= 1:
+        return expected
+    before = np.concatenate([np.repeat(expected[:, :1], minutes - 1, axis=1), expected], axis=1)
+    mean: Floats = np.lib.stride_tricks.sliding_window_view(before, minutes, axis=1).mean(axis=-1)
+    return mean
 
 
 def others_floors(task: Task, *, utilization: float, margin: float) -> dict[str, Ints]:
@@ -185,7 +197,7 @@ def _with_overlay(pool: Pool, variant: Variant) -> Pool:
     overlay = Overlay.model_validate(
         {
             "policy": "target_tracking",
-            "rate_window": f"{RATE_MINUTES}m",
+            "rate_window": f"{variant.rate_minutes}m",
             "drain_backlog": f"{variant.drain_s:g}s",
             "scale_out": {"cooldown": "0s", "tolerance": 0, "per_minute": 1000},
             "scale_in": {

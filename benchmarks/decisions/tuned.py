@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.decisions.policies import DRAINS_S, LEVELS, Lane, Task, Variant, run
+from benchmarks.decisions.policies import DRAINS_S, LEVELS, MINUTE_S, RATE_MINUTES, Lane, Task, Variant, run
 from scaling.capacity import Floats, Ints
 from scaling.replay.front import reached
 from scaling.tuning.gate import draw_days
@@ -62,10 +62,18 @@ def tune(task: Task, *, floors: bool, utilizations: tuple[float, float], first: 
 
 
 def variants_of(task: Task, *, floors: bool) -> list[Variant]:
-    drains = DRAINS_S if task.max_wait_s > DRAINS_S[0] else DRAINS_S[:1]
     windows = IN_WINDOWS_S[:2] if floors else IN_WINDOWS_S
     levels = LEVELS if floors else (0.0,)
-    return [Variant(window_s, drain_s, level) for window_s in windows for drain_s in drains for level in levels]
+    slow = round(task.max_wait_s / MINUTE_S)
+    drains, rates = (DRAINS_S, (RATE_MINUTES, slow)) if slow > RATE_MINUTES else (DRAINS_S[:1], (RATE_MINUTES,))
+    return [
+        Variant(window_s, drain_s, level, rate_minutes)
+        for window_s in windows
+        for drain_s in drains
+        # Floors that are levelled over the wait leave nothing to a faster rate.
+        for rate_minutes in (rates[-1:] if floors else rates)
+        for level in levels
+    ]
 
 
 def gate(floors: Tuned, overlay: Tuned, rng: np.random.Generator) -> Gate:

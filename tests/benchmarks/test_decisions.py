@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from benchmarks.decisions.__main__ import summarise
-from benchmarks.decisions.data import MEAN_REPLICAS, Minutes, load_of, pool_of, read_minutes
+from benchmarks.decisions.__main__ import summarise, summary_of
+from benchmarks.decisions.data import MEAN_REPLICAS, Minutes, is_on_off, load_of, pool_of, read_minutes
 from benchmarks.decisions.judge import with_pick
-from benchmarks.decisions.policies import Lane, Variant, expected_loads, live_rate, others_floors, run, task_of
+from benchmarks.decisions.policies import Lane, Variant, live_rate, others_floors, run, task_of
+from benchmarks.decisions.table import render
 from benchmarks.decisions.tuned import Tuned, gate
 from benchmarks.forecast.data import Pair
 from scaling.tuning.outcomes import Outcome
@@ -64,8 +65,9 @@ def test_live_rates_are_of_the_minutes_before(steady) -> None:
 def test_what_is_expected_sees_only_the_past(steady) -> None:
     changed = task_of(steady.minutes, steady.pool, start=START, max_wait_s=10)
     changed.load[DAY + 100 :] = 1.0
-    span = {"first": DAY + 50, "last": DAY + 101}
-    np.testing.assert_array_equal(expected_loads(steady, [0.9], **span), expected_loads(changed, [0.9], **span))
+    known = slice(None, DAY + 101)
+    np.testing.assert_array_equal(steady.expected[0.9][known], changed.expected[0.9][known])
+    assert (steady.expected[0.9] != changed.expected[0.9]).any()
 
 
 def test_floors_of_others_see_only_the_past(steady) -> None:
@@ -142,3 +144,41 @@ def test_the_summary_counts_feasible_classes_and_open_gates() -> None:
         "worst_cost_ratio": 1.0,
         "classes_feasible": 2.0,
     }
+
+
+def row(name: str, *, group: str = "traces", startup_s: float = 600.0, gap: float | None = 0.5) -> dict[str, object]:
+    costs = dict.fromkeys(("overlay", "floors", "floorcast", "last_value", "seasonal_naive", "managed"))
+    ratio = None if gap is None else 1 - gap / 2
+    told = {"class": name, "gate": "open", "gate_ratio": 0.9, "gap_closed": gap, "cost_ratio": ratio}
+    return costs | told | {"group": group, "startup_s": startup_s}
+
+
+def test_figures_of_further_startups_and_groups_are_told_apart() -> None:
+    rows = [row("a"), row("a", group="demo", gap=0.1), row("a", startup_s=1200.0, gap=0.7)]
+    found = summary_of(rows)
+    assert found["gap_closed_mean"] == 0.5
+    assert found["demo_startup_600_gap_closed_mean"] == 0.1
+    assert found["startup_1200_gap_closed_mean"] == 0.7
+
+
+def test_the_page_has_a_table_for_each_startup_and_a_dash_where_nothing_keeps_the_promise() -> None:
+    page = render([row("a"), row("b", gap=None), row("a", startup_s=1200.0, gap=0.7)])
+    assert "## Startup 10 minutes: traces" in page
+    assert "| b | open | 0.900 | - | - | - | - | - | - | - | - |" in page
+    assert "| mean of 1, worst ratio |  |  |  |  |  |  |  |  | **0.500** | **0.750** |" in page
+    assert "## Startup 20 minutes: traces" in page
+
+
+def test_a_class_with_idle_windows_is_on_and_off() -> None:
+    on = np.where(np.arange(DAY) % 100 < 80, 5.0, 0.0)
+    assert is_on_off(Minutes("made", on, on, on))
+    assert not is_on_off(Minutes("made", on + 1, on + 1, on + 1))
+
+
+def test_floors_of_work_that_may_wait_are_levelled_over_the_wait(steady) -> None:
+    waiting = task_of(steady.minutes, steady.pool, start=START, max_wait_s=900)
+    at_once, levelled = steady.expected[0.9], waiting.expected[0.9]
+    noon = DAY + DAY // 2
+    # 14 minutes, one less than the wait: each is the mean of those up to it.
+    assert levelled[noon] == pytest.approx(at_once[noon - 13 : noon + 1].mean())
+    assert levelled.max() <= at_once.max() + 1e-9
