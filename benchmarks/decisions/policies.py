@@ -160,13 +160,15 @@ def run(task: Task, lanes: Sequence[Lane], *, first: int, last: int) -> ReplayRe
 
 
 def _floors(lane: Lane, task: Task, *, first: int, last: int) -> Ints:
-    """[minutes] from `first` on."""
+    """[minutes] from `first` on. Those by forecast come down as late as the overlay does."""
     if lane.floors is not None:
         return lane.floors[first:last]
     if not lane.variant.level:
         return np.ones(last - first, dtype=np.int64)
-    wanted = task.expected[lane.variant.level][first:last] / lane.utilization
-    return np.maximum(np.ceil(wanted - 1e-9), 1).astype(np.int64)
+    held = round(lane.variant.in_window_s / MINUTE_S)
+    wanted = np.pad(task.expected[lane.variant.level], (held - 1, 0))[first : last + held - 1]
+    highest = np.lib.stride_tricks.sliding_window_view(wanted, held).max(axis=-1)
+    return np.maximum(np.ceil(highest / lane.utilization - 1e-9), 1).astype(np.int64)
 
 
 def _levelled(expected: Floats, minutes: int) -> Floats:
