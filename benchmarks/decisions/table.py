@@ -19,8 +19,8 @@ _COLUMNS = ("class", "gate", "ratio on tuned days", *_POLICIES, "gap closed", "c
 _PROTOCOL = """\
 # Decisions: GPU-hours at equal service
 
-Made by `python -m benchmarks.decisions --rates FILE --lengths FILE --startup 600 --startup 1200 --startup 180
---startup 300 --demo --json benchmarks/results/decisions.json`, with a pair of files for each model. Do not edit.
+Made by `{command} --json benchmarks/results/decisions.json`, with a pair of
+files for each model. Do not edit.
 
 Minutes are drawn from each client's rate and burstiness; every class is scaled to 20 replicas at its mean. Settings are
 tuned on eight days and judged on the last four. Costs are multiples of the clairvoyant's, read off each policy's front
@@ -38,7 +38,10 @@ setting keeps the promise.
 
 def render(rows: list[dict[str, Any]]) -> str:
     """The page of rows as `judge` makes them, with their `group`."""
-    parts = [_PROTOCOL]
+    given = [f"--startup {startup_s:g}" for startup_s in dict.fromkeys(row["startup_s"] for row in rows)]
+    given += ["--demo"] if any(row["group"] == DEMO for row in rows) else []
+    command = " ".join(["python -m benchmarks.decisions --rates FILE --lengths FILE", *given])
+    parts = [_PROTOCOL.format(command=command)]
     for startup_s, group in dict.fromkeys((row["startup_s"], row["group"]) for row in rows):
         own = [row for row in rows if (row["startup_s"], row["group"]) == (startup_s, group)]
         parts.append(f"## Startup {startup_s / 60:g} minutes: {group}\n\n{_SAYS[group]}\n")

@@ -163,6 +163,7 @@ def test_figures_of_further_startups_and_groups_are_told_apart() -> None:
 
 def test_the_page_has_a_table_for_each_startup_and_a_dash_where_nothing_keeps_the_promise() -> None:
     page = render([row("a"), row("b", gap=None), row("a", startup_s=1200.0, gap=0.7)])
+    assert "--startup 600 --startup 1200 --json" in page
     assert "## Startup 10 minutes: traces" in page
     assert "| b | open | 0.900 | - | - | - | - | - | - | - | - |" in page
     assert "| mean of 1, worst ratio |  |  |  |  |  |  |  |  | **0.500** | **0.750** |" in page
