@@ -168,7 +168,8 @@ def _floors(lane: Lane, task: Task, *, first: int, last: int) -> Ints:
     held = round(lane.variant.in_window_s / MINUTE_S)
     wanted = np.pad(task.expected[lane.variant.level], (held - 1, 0))[first : last + held - 1]
     highest = np.lib.stride_tricks.sliding_window_view(wanted, held).max(axis=-1)
-    return np.maximum(np.ceil(highest / lane.utilization - 1e-9), 1).astype(np.int64)
+    floors: Ints = np.maximum(np.ceil(highest / lane.utilization - 1e-9), 1).astype(np.int64)
+    return floors
 
 
 def _levelled(expected: Floats, minutes: int) -> Floats:
