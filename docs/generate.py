@@ -111,6 +111,8 @@ beside its successor for a release.
   demand that its floor due now was planned for, at its quantile and at 0.5, of the metric that decided (`tokens_in`,
   `tokens_out`, or `sum` of both).
 - `floorcast_tick_duration_seconds` is a histogram: `_bucket` with `le`, `_sum`, `_count`.
+- Accuracy is that of `accuracy.json` in `output.dir`, which `floorcast evaluate` and `cycle` write; classes and
+  horizons bound its series.
 - Beside these there are `process_*` of the Prometheus client library: memory, processor time, file descriptors.
 - [Alert rules](../http.md#alerts-and-dashboard) and a dashboard use them.
 

@@ -17,6 +17,7 @@ from floorcast import __version__
 from floorcast.errors import ConfigError
 from floorcast.service import Service
 from floorcast.units import parse_time
+from pipelines.publishers.accuracy import ACCURACY_FILE
 from pipelines.service.board import Board
 from pipelines.service.bodies import (
     DecisionsBody,
@@ -55,7 +56,7 @@ PoolName = Annotated[str, PathParameter(description="a pool's name", examples=["
 def create_app(
     board: Callable[[], Board], settings: Service, *, site: Path, token: Callable[[], str | None]
 ) -> FastAPI:
-    """The application: what `board()` says, and the pages of the folder `site`.
+    """The application: what `board()` says, and the pages of the folder `site`, beside which `accuracy.json` lies.
 
     `token` gives the bearer token that holds now. One is demanded wherever there is one, and always where the server
     listens on more than the loopback or a token file is named. Raises ConfigError where it is to listen elsewhere and
@@ -82,7 +83,7 @@ def create_app(
     app.include_router(_probes(health))
     secured = [Security(HTTPBearer(auto_error=False))]
     app.include_router(_api(board, documents), dependencies=secured)
-    app.include_router(_metrics(board, documents), dependencies=secured)
+    app.include_router(_metrics(board, documents, site.parent / ACCURACY_FILE), dependencies=secured)
     app.mount("/", Pages(site))
     app.add_middleware(
         Guard,
@@ -117,9 +118,9 @@ def _probes(health: Health) -> APIRouter:
     return router
 
 
-def _metrics(board: Callable[[], Board], documents: Documents) -> APIRouter:
+def _metrics(board: Callable[[], Board], documents: Documents, accuracy: Path) -> APIRouter:
     router = APIRouter(tags=["health"])
-    registry = registry_of(board)
+    registry = registry_of(board, accuracy)
     content: dict[str, Any] = {"text/plain": {"schema": {"type": "string"}}}
 
     @router.get("/metrics", response_class=Response, responses={200: {"content": content}}, summary="For Prometheus")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import accumulate
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
@@ -16,6 +17,7 @@ from prometheus_client.registry import Collector
 from floorcast import __version__
 from floorcast.types import Rung
 from pipelines.publishers.outcome import DID
+from pipelines.service.accuracy import AccuracyCollector
 from pipelines.service.board import TICK_BUCKETS_S, Board, PoolDecision, Publication
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,10 +26,11 @@ RUNGS = {rung: place for place, rung in enumerate(Rung, start=1)}
 Sample = tuple[tuple[str, ...], float | None]
 
 
-def registry_of(board: Callable[[], Board]) -> CollectorRegistry:
-    """A registry of the service's metrics and of its process."""
+def registry_of(board: Callable[[], Board], accuracy: Path) -> CollectorRegistry:
+    """A registry of the service's metrics, of what the file `accuracy` says, and of the process."""
     registry = CollectorRegistry()
     registry.register(BoardCollector(board))
+    registry.register(AccuracyCollector(accuracy))
     ProcessCollector(registry=registry)
     return registry
 
@@ -43,7 +46,8 @@ def catalogue() -> list[tuple[str, str, tuple[str, ...], str]]:
     nothing = Board(start, start, 0, 0.0, Publication(None), {})
     return [
         (sample_name(family), family.type, tuple(vars(family)["_labelnames"]), family.documentation)
-        for family in BoardCollector(lambda: nothing).collect()
+        for collector in (BoardCollector(lambda: nothing), AccuracyCollector(Path("none")))
+        for family in collector.collect()
     ]
 
 

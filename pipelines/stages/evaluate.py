@@ -11,6 +11,7 @@ from floorcast.columns import Metric
 from forecasting.evaluation import PUBLISHED
 from forecasting.evaluation import evaluate as evaluate_forecasts
 from pipelines.project import Project
+from pipelines.publishers.accuracy import write_accuracy_file
 from pipelines.stages.common import HISTORY, StageResult, read_series, run_id
 from store.accuracy import write_accuracy
 from store.connection import open_store
@@ -59,6 +60,7 @@ def evaluate(project: Project, now: datetime) -> EvaluateResult:
     with open_store(project.store_path) as store:
         write_accuracy(store, run_id("evaluate", as_of), as_of, accuracy)
     published = accuracy.filter(model=PUBLISHED)
+    write_accuracy_file(project.output, as_of, published)
     at_lead = published.filter(horizon="lead").drop_nulls("wape")
     return EvaluateResult(
         judged_steps=int(published["steps"].sum()),

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import polars as pl
 import pytest
 import yaml
 from cloudcoil.models.keda.v1alpha1 import ScaledObject, TriggerAuthentication
 from prometheus_client.parser import text_string_to_metric_families
 
 from floorcast.types import FloorSchedule
+from pipelines.publishers.accuracy import ACCURACY_FILE, write_accuracy_file
 from pipelines.publishers.schedule import floor_due
 from pipelines.service.board import Board, Publication
 from pipelines.service.metrics import catalogue
@@ -103,16 +105,36 @@ def test_what_is_not_known_is_absent(served: Any) -> None:
     assert left["floorcast_publication_fault", ()] == 1
 
 
+def test_accuracy_is_that_of_the_last_evaluation(served: Any) -> None:
+    rows = {"workload_class": ["chat"], "metric": ["tokens_out"], "horizon": ["lead"], "steps": [288], "wape": [0.08]}
+    frame = pl.DataFrame(rows | {"calibration": [None]}, schema_overrides={"calibration": pl.Float64})
+    folder, later = served.site.parent, replace(served.board, ticks=served.board.ticks + 1)
+    labels = (("horizon", "lead"), ("metric", "tokens_out"), ("workload_class", "chat"))
+    write_accuracy_file(folder, served.board.now, frame)
+    served.board = later
+    found = exported(served)
+    assert found["floorcast_forecast_wape_ratio", labels] == 0.08
+    assert found["floorcast_forecast_judged_timestamp_seconds", ()] == served.board.now.timestamp()
+    assert "floorcast_forecast_calibration_ratio" not in {name for name, _ in found}
+    (folder / ACCURACY_FILE).write_text("{")
+    served.board = replace(later, ticks=later.ticks + 1)
+    assert "floorcast_forecast_wape_ratio" not in {name for name, _ in exported(served)}
+    (folder / ACCURACY_FILE).unlink()
+
+
 def test_every_metric_is_documented_and_every_documented_one_exported(served: Any, board: Board) -> None:
     schedule = board.publication.schedule
     assert schedule is not None
     pools = {name: pool.model_copy(update={"gate": "open"}) for name, pool in schedule.pools.items()}
     served.board = replace(board, publication=Publication(schedule.model_copy(update={"pools": pools})))
+    rows = {"workload_class": ["chat"], "metric": ["tokens_out"], "horizon": ["lead"], "steps": [1], "wape": [0.1]}
+    write_accuracy_file(served.site.parent, board.now, pl.DataFrame(rows | {"calibration": [0.9]}))
     names = {re.sub("_(bucket|sum|count)$", "", name) for name, _ in exported(served)}
     ours = {name for name in names if name.startswith("floorcast_")}
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     assert ours == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == {name for name, *_ in catalogue()}
     assert {name.partition("_")[0] for name in names - ours} == {"process"}
+    (served.site.parent / ACCURACY_FILE).unlink()
 
 
 def test_units_are_in_the_names() -> None:
