@@ -12,8 +12,8 @@ from floorcast.errors import LeakageError
 from floorcast.units import format_duration
 from forecasting import accuracy
 from forecasting.mixture import EXPERTS, Combined, Panel, assemble, checked_paths, combine, first_origin
-from forecasting.mixture.experts import Past
 from forecasting.mixture.mixture import Fitted
+from forecasting.mixture.past import Past
 from forecasting.models import Parameters
 from forecasting.rows import MIXTURE, Row, fit_row, label, score_row
 from forecasting.series import FloatArray, View

@@ -12,9 +12,9 @@ from forecasting.mixture.mixture import (
     checked_paths,
     combine,
     first_origin,
-    greatest,
     replay,
 )
+from forecasting.mixture.past import greatest
 
 __all__ = [
     "EXPERTS",

@@ -11,6 +11,9 @@ from datetime import timedelta
 
 import numpy as np
 
+from floorcast.columns import QUANTILE_LEVELS
+from forecasting.mixture.analogue import like_moments
+from forecasting.mixture.past import Past
 from forecasting.models.base import DAY, WEEK, Parameters
 from forecasting.models.logscale import CEILING
 from forecasting.models.mstl_ets import MSTL_ETS_DAY
@@ -27,67 +30,17 @@ BASE_SHARE = 0.02
 
 
 @dataclass(frozen=True)
-class Past:
-    """One series as it was at each origin from `first` steps after the view's start up to the view's cutoff.
-
-    Every array that it hands out has one row an origin, and reaches nothing at or after that row's origin.
-    """
-
-    view: View
-    first: int
-    lead_steps: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.first <= len(self.view.values) or not 1 <= self.lead_steps < self.view.steps_in(DAY):
-            raise ValueError("origins need a step before them, and the lead window must be shorter than a day")
-        values = self.view.values
-        seen = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(len(values)), -1))
-        object.__setattr__(self, "_filled", np.where(seen >= 0, values[np.maximum(seen, 0)], np.nan))
-
-    @property
-    def origins(self) -> int:
-        return len(self.view.values) - self.first + 1
-
-    def back(self, steps: int) -> FloatArray:
-        """The newest rate observed up to `steps` steps before each origin (1: the last), NaN before the start."""
-        return self._lagged(self._filled, steps)  # type: ignore[attr-defined]
-
-    def exactly(self, steps: int) -> FloatArray:
-        """The rate of the step `steps` before each origin, NaN where it was not observed."""
-        return self._lagged(self.view.values, steps)
-
-    def recent(self, span: timedelta) -> FloatArray:
-        """Rates of the steps of the `span` before each origin, filled forward: (origins, steps)."""
-        return np.stack([self.back(k) for k in range(1, max(self.view.steps_in(span), 1) + 1)], axis=1)
-
-    def mean(self) -> FloatArray:
-        """Mean of all rates observed before each origin."""
-        seen = np.isfinite(self.view.values)
-        total = np.cumsum(np.where(seen, self.view.values, 0.0))
-        mean: FloatArray = (total / np.maximum(np.cumsum(seen), 1))[self.first - 1 :]
-        return mean
-
-    def highest(self) -> FloatArray:
-        """The greatest rate observed before each origin."""
-        peak: FloatArray = np.fmax.accumulate(self.view.values)[self.first - 1 :]
-        return peak
-
-    def _lagged(self, values: FloatArray, steps: int) -> FloatArray:
-        if steps < 1:
-            raise ValueError("a step at or after the origin was asked for")
-        places = np.arange(self.first, len(values) + 1) - steps
-        return np.where(places >= 0, values[np.maximum(places, 0)], np.nan)
-
-
-@dataclass(frozen=True)
 class Expert:
     """`paths` gives (origins, lead steps) in tokens/s from a past and what `fit` left; `needs` is the history that it
-    must have before its first origin. The experts without `fit` have no parameters."""
+    must have before its first origin. The experts without `fit` have no parameters. One that knows more than a point
+    has `quantiles`, which gives those of the greatest rate within the window, (origins, levels), at every so many
+    origins, the last one included; its path is their median."""
 
     name: str
     needs: timedelta
     paths: Callable[[Past, Parameters], FloatArray]
     fit: Callable[[View], Parameters] | None = None
+    quantiles: Callable[[Past, int], FloatArray] | None = None
 
 
 def _last_value(past: Past, parameters: Parameters) -> FloatArray:
@@ -130,6 +83,10 @@ def _mstl_ets_day(past: Past, parameters: Parameters) -> FloatArray:
     return MSTL_ETS_DAY.paths(parameters, past.view, past.first + np.arange(past.origins), past.lead_steps)
 
 
+def _like_moments(past: Past, parameters: Parameters) -> FloatArray:
+    return _repeat(past, like_moments(past, 1)[:, QUANTILE_LEVELS.index(0.5)])
+
+
 EXPERTS: tuple[Expert, ...] = (
     Expert("last_value", timedelta(0), _last_value),
     Expert("upward_trend", timedelta(0), _upward_trend),
@@ -139,7 +96,9 @@ EXPERTS: tuple[Expert, ...] = (
     Expert("weekly_shape_added", WEEK + ANCHOR, _weekly_shape_added),
     Expert("blend", DAY + ANCHOR, _blend),
     Expert("mstl_ets_day", 2 * DAY, _mstl_ets_day, MSTL_ETS_DAY.fit),
+    Expert("like_moments", DAY, _like_moments, quantiles=like_moments),
 )
+"""Those with `quantiles` come last."""
 
 
 def _repeat(past: Past, level: FloatArray) -> FloatArray:

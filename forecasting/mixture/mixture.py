@@ -10,8 +10,9 @@ import numpy as np
 
 from floorcast.columns import QUANTILE_LEVELS
 from floorcast.errors import LeakageError
-from forecasting.mixture.experts import EXPERTS, Expert, Past
+from forecasting.mixture.experts import EXPERTS, Expert
 from forecasting.mixture.online import SPREADS, BoolArray, Input, Outcome, advance
+from forecasting.mixture.past import Past, greatest
 from forecasting.models.base import DAY, Parameters
 from forecasting.series import FloatArray, View
 
@@ -27,6 +28,8 @@ JUDGED = timedelta(days=4)
 MEMORY_SHARE = 2 / 3
 """Of a short history; the rest is what the first origin knows."""
 
+_MEDIAN = QUANTILE_LEVELS.index(0.5)
+
 Fitted = Mapping[str, Parameters]
 """Parameters by expert; those of `EXPERTS` not in it are left out."""
 
@@ -34,14 +37,16 @@ Fitted = Mapping[str, Parameters]
 @dataclass(frozen=True)
 class Panel:
     """One series, ready to be combined: `points` (origins, experts) forecasts of the greatest rate within the lead
-    window, `actual` (origins,) what came, NaN where a step of it is missing or still ahead, `mean` and `highest`
-    (origins,) of the rates before, `live` (experts, lead steps) the paths from the cutoff, `failed` why experts are not
-    usable that were fitted. The last origin is the cutoff itself, each other one `spacing` steps before the next."""
+    window, `direct` (origins, those experts, levels) the quantiles of those that give their own, `actual` (origins,)
+    what came, NaN where a step of it is missing or still ahead, `mean` and `highest` (origins,) of the rates before,
+    `live` (experts, lead steps) the paths from the cutoff, `failed` why experts are not usable that were fitted. The
+    last origin is the cutoff itself, each other one `spacing` steps before the next."""
 
     step: timedelta
     spacing: int
     lead_steps: int
     points: FloatArray
+    direct: FloatArray
     actual: FloatArray
     mean: FloatArray
     highest: FloatArray
@@ -91,16 +96,25 @@ def assemble(view: View, *, then: Fitted, now: Fitted, lead_steps: int) -> Panel
     """
     first = first_origin(view)
     past, latest = Past(view, first, lead_steps), Past(view, len(view.values), lead_steps)
-    fallback, live_fallback = EXPERTS[0].paths(past, {}), EXPERTS[0].paths(latest, {})[0]
+    spacing = max(SPACING // view.step, 1)
+    kept = slice((past.origins - 1) % spacing, None, spacing)
+    fallback, live_fallback = EXPERTS[0].paths(past, {})[kept], EXPERTS[0].paths(latest, {})[0]
     blind = ~np.isfinite(fallback[:, 0])  # nothing had been observed yet
     used = np.zeros(len(EXPERTS), dtype=bool)
     failed: list[str] = []
-    points, live = [], []
+    points, direct, live = [], [], []
     for place, expert in enumerate(EXPERTS):
         paths, ahead = fallback, live_fallback
+        own = _at_all_levels(fallback.max(axis=1))
         if expert.name in then and expert.name in now:
             try:
-                paths, ahead = checked_paths(expert, past, latest, then=then[expert.name], now=now[expert.name])
+                if expert.quantiles:
+                    own = checked_quantiles(expert, past, spacing)
+                    paths = own[:, [_MEDIAN]]
+                    ahead = np.repeat(own[-1, _MEDIAN], lead_steps)
+                else:
+                    every, ahead = checked_paths(expert, past, latest, then=then[expert.name], now=now[expert.name])
+                    paths = every[kept]
                 used[place] = True
             except LeakageError:
                 raise
@@ -108,17 +122,18 @@ def assemble(view: View, *, then: Fitted, now: Fitted, lead_steps: int) -> Panel
                 failed.append(f"{expert.name}: {type(error).__name__}: {error}")
         points.append(paths.max(axis=1))
         live.append(ahead)
+        if expert.quantiles:
+            direct.append(np.where(blind[:, None], 0.0, own))
     stacked = np.stack(points, axis=1)
     stacked[-1] = np.stack(live).max(axis=1)
     stacked[blind] = 0.0
-    spacing = max(SPACING // view.step, 1)
-    kept = slice((len(stacked) - 1) % spacing, None, spacing)
     return Panel(
         step=view.step,
         spacing=spacing,
         lead_steps=lead_steps,
-        points=stacked[kept],
-        actual=np.where(blind, np.nan, greatest(view.values, lead_steps)[first:])[kept],
+        points=stacked,
+        direct=np.stack(direct, axis=1) if direct else np.empty((len(stacked), 0, len(QUANTILE_LEVELS))),
+        actual=np.where(blind, np.nan, greatest(view.values, lead_steps)[first:][kept]),
         mean=past.mean()[kept],
         highest=np.nan_to_num(past.highest())[kept],
         live=np.stack(live),
@@ -144,11 +159,25 @@ def checked_paths(
     return paths, ahead
 
 
+def checked_quantiles(expert: Expert, past: Past, every: int) -> FloatArray:
+    """The quantiles of an expert that gives its own, (every `every`-th origin, levels). Raises as `checked_paths`."""
+    own = expert.quantiles(past, every) if expert.quantiles else _at_all_levels(np.zeros(0))
+    kept = slice((past.origins - 1) % every, None, every)
+    blind = ~np.isfinite(past.back(1)[kept])
+    if own.shape != (len(blind), len(QUANTILE_LEVELS)):
+        raise ValueError(f"{expert.name} returned quantiles of shape {own.shape}")
+    unusable = ~(np.isfinite(own) & (own >= 0)) & ~blind[:, None]
+    if unusable.any() or (np.diff(own[~blind]) < 0).any():
+        raise ValueError(f"{expert.name} returned quantiles that are negative, not finite, or crossed")
+    return own
+
+
 def combine(panels: Sequence[Panel]) -> list[Combined]:
     """Combine the experts of several series at once, which must share step and lead window."""
     longest = max(len(panel.points) for panel in panels)
     given = Input(
         points=_stack([panel.points for panel in panels], longest),
+        direct=_stack([panel.direct for panel in panels], longest),
         actual=_stack([panel.actual for panel in panels], longest, blank=True),
         mean=_stack([panel.mean for panel in panels], longest),
         highest=_stack([panel.highest for panel in panels], longest),
@@ -171,17 +200,25 @@ def replay(view: View, *, lead_steps: int, first_origin: int) -> FloatArray:
     past = Past(view, first, lead_steps)
     fallback = EXPERTS[0].paths(past, {})
     points = np.repeat(fallback.max(axis=1)[:, None], len(EXPERTS), axis=1)
+    own = [place for place, expert in enumerate(EXPERTS) if expert.quantiles]
+    direct = np.repeat(points[:, own, None], len(QUANTILE_LEVELS), axis=2)
     for begin in range(first, len(view.values), day):
         known = view.first(begin)
         rows = slice(begin - first, begin - first + day)
         seen = Past(view.first(min(begin + day - 1, len(view.values))), begin, lead_steps)
         for place, expert in enumerate(EXPERTS):
-            if begin * view.step >= expert.needs:
+            if begin * view.step < expert.needs:
+                continue
+            if expert.quantiles:
+                direct[rows, own.index(place)] = made = expert.quantiles(seen, 1)
+                points[rows, place] = made[:, _MEDIAN]
+            else:
                 paths = expert.paths(seen, expert.fit(known) if expert.fit else {})
                 points[rows, place] = paths.max(axis=1)
     blind = ~np.isfinite(points).all(axis=1, keepdims=True)
     given = Input(
         points=np.where(blind, 0.0, points)[:, None],
+        direct=np.where(blind[:, None], 0.0, direct)[:, None],
         actual=np.where(blind, np.nan, greatest(view.values, lead_steps)[first:, None]),
         mean=past.mean()[:, None],
         highest=np.nan_to_num(past.highest())[:, None],
@@ -193,12 +230,8 @@ def replay(view: View, *, lead_steps: int, first_origin: int) -> FloatArray:
     return outcome.quantiles[first_origin - first : -1, 0]
 
 
-def greatest(rates: FloatArray, lead_steps: int) -> FloatArray:
-    """The greatest of the `lead_steps` rates from each step on, and for the end: (steps + 1,). NaN where one of them is
-    missing, since the peak may have been there, or ahead."""
-    padded = np.concatenate([rates, np.full(lead_steps, np.nan)])
-    most: FloatArray = np.lib.stride_tricks.sliding_window_view(padded, lead_steps).max(axis=1)
-    return most
+def _at_all_levels(points: FloatArray) -> FloatArray:
+    return np.repeat(points[:, None], len(QUANTILE_LEVELS), axis=1)
 
 
 def _stack(arrays: Sequence[FloatArray], longest: int, *, blank: bool = False) -> FloatArray:
@@ -215,8 +248,10 @@ def _stack(arrays: Sequence[FloatArray], longest: int, *, blank: bool = False) -
 
 def _combined(panel: Panel, outcome: Outcome, place: int) -> Combined:
     weights, offsets, scales = outcome.weights[place], outcome.offsets[place], outcome.scales[place]
-    paths = np.repeat(panel.live, len(SPREADS), axis=0)
-    bounds = np.maximum(paths[:, :, None] + offsets[:, None] * scales[:, None, None], 0.0)
+    own = panel.direct.shape[1]
+    paths = np.repeat(panel.live[..., None], len(QUANTILE_LEVELS), axis=2)
+    paths[len(paths) - own :] = panel.direct[-1][:, None]
+    bounds = np.maximum(np.repeat(paths, len(SPREADS), axis=0) + offsets[:, None] * scales[:, None, None], 0.0)
     steps = np.maximum((weights[:, None] * bounds).sum(axis=0) + outcome.correction[place], 0.0)
     # Experts peak at different steps of the window, so that their mean peaks lower than the mean of their peaks.
     lifted = np.sort(np.maximum(steps + outcome.quantiles[-1, place] - steps.max(axis=0), 0.0), axis=1)

@@ -22,7 +22,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 SPREADS = ("recent", "level")
 """Units of an expert's offsets: its recent error; or the geometric mean of its error and its forecast, since errors
-grow with the rate."""
+grow with the rate. An expert that gives its own quantiles has them as they are in place of the second."""
 
 SHARPNESS = 8.0
 """Weights are exp(-SHARPNESS (trailing loss / least trailing loss - 1))."""
@@ -69,11 +69,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Input:
-    """What came in, one row an origin, in tokens/s: `points` (origins, series, experts); `actual`, and of the rates
-    before the `mean` and the `highest`, (origins, series). `usable` is (series, experts). What came after origin t,
-    `actual[t]`, is looked at from origin t + `delay` on; NaN is not learned from."""
+    """What came in, one row an origin, in tokens/s: `points` (origins, series, experts); `direct` (origins, series, the
+    last experts, levels) the quantiles of those that give their own, whose points are their medians; `actual`, and of
+    the rates before the `mean` and the `highest`, (origins, series). `usable` is (series, experts). What came after
+    origin t, `actual[t]`, is looked at from origin t + `delay` on; NaN is not learned from."""
 
     points: FloatArray
+    direct: FloatArray
     actual: FloatArray
     mean: FloatArray
     highest: FloatArray
@@ -136,13 +138,16 @@ class _State:
 
     def __init__(self, given: Input) -> None:
         self._given = given
-        self._points = np.repeat(given.points, len(SPREADS), axis=2)
         self._least = np.maximum(LEAST_ERROR * given.mean, LEAST_RATE)[..., None]
         self._members = np.repeat(given.usable, len(SPREADS), axis=1)[..., None]
-        points, actual = _warm_up(given)
+        rows = _warm_up(given)
+        points, actual = given.points[rows], given.actual[rows]
         self._short = _first_errors(points, actual)
         self._middle, self._long = self._short.copy(), self._short.copy()
-        self.offset = _first_offsets(np.repeat(points, len(SPREADS), axis=2), actual, self._scale(0))
+        own = np.arange(self._members.shape[1]) >= len(SPREADS) * (given.points.shape[2] - given.direct.shape[2])
+        steered = ~own | (np.arange(len(own)) % len(SPREADS) == 0)
+        self._rate = RATE * steered[:, None]
+        self.offset = _first_offsets(_by_member(points, given.direct[rows]), actual, self._scale(0)) * steered[:, None]
         self._spread = np.abs(self.offset).mean(axis=2)
         series = len(given.usable)
         self.unit = np.zeros((series, len(_LEVELS)))
@@ -153,7 +158,7 @@ class _State:
 
     def issue(self, origin: int) -> _Issued:
         scale = self._scale(origin)
-        bound = np.maximum(self._points[origin][..., None] + self.offset * scale[..., None], 0.0)
+        bound = np.maximum(self._starts(origin) + self.offset * scale[..., None], 0.0)
         best = np.where(self._members, self.trailing, np.inf).min(axis=1, keepdims=True)
         worse_by = self.trailing / np.maximum(best, LEAST_UNIT) - 1
         weights = np.exp(-SHARPNESS * np.minimum(worse_by, 1e3)) * self._members
@@ -173,10 +178,11 @@ class _State:
         self._middle += self._fade(MIDDLE_ERROR) * learned * (error - self._middle)
         self._long += self._fade(LONG_ERROR) * learned * (error - self._long)
 
-        residual = (actual - self._points[origin]) / then.scale
-        self._spread += self._fade(RESIDUAL_HALF_LIFE) * learned * (_surprise(residual, self._spread) - self._spread)
-        pace = RATE * learned[..., None] * np.maximum(self._spread[..., None], np.abs(self.offset))
-        self.offset += pace * ((residual[..., None] > self.offset) - _TAIL)
+        residual = (actual[..., None] - self._starts(origin)) / then.scale[..., None]
+        surprise = _surprise(residual[..., _MEDIAN], self._spread)
+        self._spread += self._fade(RESIDUAL_HALF_LIFE) * learned * (surprise - self._spread)
+        pace = self._rate * learned[..., None] * np.maximum(self._spread[..., None], np.abs(self.offset))
+        self.offset += pace * ((residual > self.offset) - _TAIL)
 
         self._seen += known
         first = 1 / np.maximum(self._seen, 1)[:, None]  # what comes first counts as its plain mean
@@ -196,6 +202,9 @@ class _State:
         ease = np.maximum(self._fade(LOSS_HALF_LIFE), first) * learned
         self.trailing += ease[..., None] * (relative - self.trailing)
         return loss, mixture_loss
+
+    def _starts(self, origin: int) -> FloatArray:
+        return _by_member(self._given.points[origin], self._given.direct[origin])
 
     def _scale(self, origin: int) -> FloatArray:
         least, mean = self._least[origin], self._given.mean[origin][:, None]
@@ -226,13 +235,18 @@ def _surprise(residual: FloatArray, spread: FloatArray) -> FloatArray:
     return np.minimum(np.abs(residual), MOST_SURPRISE * spread + 1.0)
 
 
-def _warm_up(given: Input) -> tuple[FloatArray, FloatArray]:
-    """Points and actuals of each series' first origins, from the first on whose target is known."""
+def _by_member(points: FloatArray, direct: FloatArray) -> FloatArray:
+    """What offsets are added to: (..., members, levels) of points (..., experts) and direct (..., experts, levels)."""
+    base = np.repeat(points[..., None], len(_LEVELS), axis=-1)
+    base[..., base.shape[-2] - direct.shape[-2] :, :] = direct
+    return np.repeat(base, len(SPREADS), axis=-2)
+
+
+def _warm_up(given: Input) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows and series of each series' first origins, from the first on whose target is known."""
     count = min(WARM_UP // given.step, len(given.points))
     begins = np.minimum(np.isfinite(given.actual).argmax(axis=0), len(given.points) - count)
-    rows = begins + np.arange(count)[:, None]
-    series = np.arange(len(begins))
-    return given.points[rows, series], given.actual[rows, series]
+    return begins + np.arange(count)[:, None], np.arange(len(begins))
 
 
 def _first_errors(points: FloatArray, actual: FloatArray) -> FloatArray:
@@ -243,10 +257,10 @@ def _first_errors(points: FloatArray, actual: FloatArray) -> FloatArray:
     return mean
 
 
-def _first_offsets(points: FloatArray, actual: FloatArray, scale: FloatArray) -> FloatArray:
-    """Quantiles of residuals, (series, members, levels): the ceil((n + 1) q)-th smallest of n."""
-    residuals = np.sort((actual[:, :, None] - points) / scale, axis=0)  # NaN sorts last
-    seen = np.isfinite(residuals).sum(axis=0)
+def _first_offsets(base: FloatArray, actual: FloatArray, scale: FloatArray) -> FloatArray:
+    """Quantiles of residuals from what members start from, (series, members, levels): the ceil((n + 1) q)-th smallest
+    of n."""
+    residuals = np.sort((actual[..., None, None] - base) / scale[..., None], axis=0)  # NaN sorts last
+    seen = np.isfinite(residuals[..., 0]).sum(axis=0)
     ranks = np.clip(np.ceil((seen[..., None] + 1) * _LEVELS), 1, np.maximum(seen, 1)[..., None]).astype(int) - 1
-    start = np.take_along_axis(residuals, np.moveaxis(ranks, -1, 0), axis=0)
-    return np.nan_to_num(np.moveaxis(start, 0, -1))
+    return np.nan_to_num(np.take_along_axis(residuals, ranks[None], axis=0)[0])

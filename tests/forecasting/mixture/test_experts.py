@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from statsforecast.models import AutoETS
 
-from forecasting.mixture.experts import EXPERTS, Expert, Past
+from forecasting.mixture.experts import EXPERTS, Expert
+from forecasting.mixture.past import Past
 from forecasting.models.mstl_ets import MSTL_ETS_DAY
 from forecasting.series import FloatArray, View
 

@@ -167,6 +167,28 @@ def test_an_expert_that_fails_is_disqualified_on_record(
     assert "faulty" not in str(row["parameters"])
 
 
+@pytest.mark.parametrize(
+    ("quantiles", "said"),
+    [
+        (_crash, "ZeroDivisionError: of all things"),
+        (lambda past, every: np.ones((past.origins, 3)), "returned quantiles of shape"),
+        (lambda past, every: np.full((past.origins, len(QUANTILE_LEVELS)), -1.0), "negative, not finite, or crossed"),
+        (lambda past, every: np.tile(np.arange(8.0, 0, -1), (past.origins, 1)), "negative, not finite, or crossed"),
+    ],
+)
+def test_an_expert_whose_own_quantiles_fail_leaves_its_weight_to_the_others(
+    quantiles: Callable[..., FloatArray], said: str, daily: Daily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = daily(3, noise=0.1).view(daily(3).end)
+    faulty = Expert("faulty", experts_module.PEAK_OVER, EXPERTS[0].paths, quantiles=quantiles)
+    monkeypatch.setattr("forecasting.mixture.mixture.EXPERTS", (EXPERTS[0], faulty))
+    fitted: dict[str, Parameters] = {"last_value": {}, "faulty": {}}
+    panel = assemble(view, then=fitted, now=fitted, lead_steps=3)
+    assert said in panel.failed[0]
+    [combined] = combine([panel])
+    np.testing.assert_allclose(combined.weights[0], 1.0)
+
+
 def test_an_expert_that_never_earned_weight_is_left_out_until_the_next_fit(daily: Daily) -> None:
     view = daily(16).view(daily(16).end)
     row, scores = fit_lead(view, {}, target=TARGET, timer=itertools.count().__next__)
