@@ -263,4 +263,5 @@ def _first_offsets(base: FloatArray, actual: FloatArray, scale: FloatArray) -> F
     residuals = np.sort((actual[..., None, None] - base) / scale[..., None], axis=0)  # NaN sorts last
     seen = np.isfinite(residuals[..., 0]).sum(axis=0)
     ranks = np.clip(np.ceil((seen[..., None] + 1) * _LEVELS), 1, np.maximum(seen, 1)[..., None]).astype(int) - 1
-    return np.nan_to_num(np.take_along_axis(residuals, ranks[None], axis=0)[0])
+    start: FloatArray = np.nan_to_num(np.take_along_axis(residuals, ranks[None], axis=0)[0])
+    return start
