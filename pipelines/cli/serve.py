@@ -42,6 +42,8 @@ def register(app: typer.Typer) -> None:
 
         project = project_of(config, data)
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+        # It tells of every request, and there are several each tick.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
         with only_one(state_dir(project)), stopping() as stop:
             loop = Loop(project, lambda: load_project(project.file, environment=os.environ))
             try:
