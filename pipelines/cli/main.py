@@ -17,6 +17,7 @@ from pipelines.cli import (
     demo,
     diff,
     explain,
+    rbac,
     replay,
     serve,
     setup,
@@ -44,7 +45,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for module in (setup, demo, stages, cycle, serve, explain, diff, whatif, status, calibrate, replay, tune, cost):
+for module in (setup, demo, stages, cycle, serve, rbac, explain, diff, whatif, status, calibrate, replay, tune, cost):
     module.register(app)
 
 

@@ -172,6 +172,8 @@ def _retry_after_s(error: client.ApiException, details: Mapping[str, Any]) -> fl
 
 def _unreachable(error: urllib3.exceptions.HTTPError, timeout_s: float) -> Exception:
     cause = getattr(error, "reason", None) or error
-    if isinstance(cause, urllib3.exceptions.TimeoutError):
+    # A connection that is refused is a kind of timeout to urllib3.
+    refused = isinstance(cause, urllib3.exceptions.NewConnectionError)
+    if isinstance(cause, urllib3.exceptions.TimeoutError) and not refused:
         return PassingError(f"no answer within {timeout_s:g} s")
     return PassingError(f"cannot be reached: {cause}")

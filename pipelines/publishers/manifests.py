@@ -14,9 +14,11 @@ import yaml
 from floorcast.config import Config
 from floorcast.errors import PublishError
 from floorcast.pool import Pool
+from floorcast.publisher import KubernetesPublisher
 from floorcast.types import FloorSchedule, FloorWindow, Reason
 from floorcast.units import format_time
 from pipelines.publishers.files import replace_file
+from pipelines.publishers.kubernetes_object import HPA, KINDS, SCALED_OBJECT, Kind
 from pipelines.publishers.schedule import expired, floor_due
 
 WAITING_PER_REPLICA = 5
@@ -142,12 +144,17 @@ def write_manifests(schedule: FloorSchedule, config: Config, folder: Path, now: 
     for name, pool in config.pools.items():
         window = due[name]
         url = config.publication.prometheus_url
-        for kind, manifest in (
-            ("keda", scaled_object(name, pool, window, schedule, prometheus_url=url)),
-            ("hpa", horizontal_pod_autoscaler(name, pool, window, schedule)),
+        for kind, published, manifest in (
+            ("keda", SCALED_OBJECT, scaled_object(name, pool, window, schedule, prometheus_url=url)),
+            ("hpa", HPA, horizontal_pod_autoscaler(name, pool, window, schedule)),
         ):
             path = folder / kind / f"{name}.yaml"
-            header = "".join(f"# {line}".rstrip() + "\n" for line in _header(name, pool, window, schedule, manifest))
+            publisher = _publisher_of(config, name, published)
+            lines = _header(name, pool, window, schedule, manifest, publisher)
+            header = "".join(f"# {line}".rstrip() + "\n" for line in lines)
+            if publisher:
+                # Whoever applied it with this file would hold the field, and the publisher meet a conflict.
+                del manifest["spec"][published.minimum]
             replace_file(path, header + yaml.safe_dump(manifest, sort_keys=False, width=120))
             written.append(path)
     for path in {*folder.glob("keda/*.yaml"), *folder.glob("hpa/*.yaml")} - set(written):
@@ -157,7 +164,20 @@ def write_manifests(schedule: FloorSchedule, config: Config, folder: Path, now: 
     return written
 
 
-def _header(name: str, pool: Pool, window: FloorWindow, schedule: FloorSchedule, manifest: dict[str, Any]) -> list[str]:
+def _publisher_of(config: Config, pool: str, kind: Kind) -> str | None:
+    """The publisher that applies the minimum of a pool's object of that kind."""
+    entries = (entry for entry in config.publishers if isinstance(entry, KubernetesPublisher))
+    return next((one.label for one in entries if KINDS[one.object] is kind and one.carries(pool)), None)
+
+
+def _header(
+    name: str,
+    pool: Pool,
+    window: FloorWindow,
+    schedule: FloorSchedule,
+    manifest: dict[str, Any],
+    publisher: str | None,
+) -> list[str]:
     spec = manifest["spec"]
     if manifest["kind"] == "ScaledObject":
         own, other, minimum = "keda", "hpa", spec["minReplicaCount"]
@@ -170,14 +190,20 @@ def _header(name: str, pool: Pool, window: FloorWindow, schedule: FloorSchedule,
         own, other, minimum = "hpa", "keda", spec["minReplicas"]
         notes = ["An adapter must serve the metric vllm_num_requests_waiting (vllm:num_requests_waiting) per pod."]
         to_zero = ["The API refuses minReplicas 0 with a Pods metric, so one replica stays; KEDA can scale to zero."]
+    of_this = "of this file " if publisher else ""
     held = "" if minimum == window.min_replicas else f", held to {minimum}"
     return [
-        f"{_TITLE.removeprefix('# ')}{schedule.mode}: nothing has been applied to a cluster.",
+        f"{_TITLE.removeprefix('# ')}{schedule.mode}: {of_this}nothing has been applied to a cluster.",
         f"{manifest['kind']} of pool {name}: floor {window.min_replicas}{held}, from {format_time(window.start)} "
         f"to {format_time(window.end)}.",
         "",
+        *(
+            [f"The minimum is left out: publisher {publisher} applies it, and must hold that field alone."]
+            if publisher
+            else []
+        ),
         "To apply it:",
-        f"  kubectl apply --server-side --field-manager=floorcast -f {own}/{name}.yaml",
+        f"  kubectl apply --server-side{'' if publisher else ' --field-manager=floorcast'} -f {own}/{name}.yaml",
         f"Apply this or {other}/{name}.yaml, never both: KEDA makes a HorizontalPodAutoscaler of its own, and two of",
         "them on one target fight.",
         f"Kubernetes knows no expiry: after {format_time(schedule.valid_until)} this floor sticks until the next one "

@@ -11,6 +11,7 @@ import yaml
 from cloudcoil.models.keda.v1alpha1 import ScaledObject
 
 from floorcast.errors import NotFoundError, PublishError
+from floorcast.publisher import KubernetesPublisher
 from pipelines.publishers.manifests import horizontal_pod_autoscaler, scaled_object, short_reason, write_manifests
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -152,6 +153,24 @@ def test_replicas_come_down_as_the_pool_says_within_the_longest_period_allowed(
     down = horizontal_pod_autoscaler("chat-70b", pool, window, fleet)["spec"]["behavior"]["scaleDown"]
     assert tuple(down["policies"][0][key] for key in ("type", "value", "periodSeconds")) == policy
     assert down["stabilizationWindowSeconds"] == 3600
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "field"),
+    [("scaled_object", "keda", "minReplicaCount"), ("hpa", "hpa", "minReplicas")],
+)
+def test_the_minimum_that_a_publisher_applies_is_left_out(tmp_path, fleet, config, kind, path, field):
+    """Whoever applied it with the file would hold the field, and the publisher meet a conflict."""
+    entry = KubernetesPublisher(kind="kubernetes", name="prod", object=kind, pools=("chat-70b",))
+    write_manifests(fleet, config.model_copy(update={"publishers": (entry,)}), tmp_path, fleet.issued_at)
+    carried = (tmp_path / path / "chat-70b.yaml").read_text()
+    assert field not in yaml.safe_load(carried)["spec"]
+    assert "The minimum is left out: publisher prod applies it, and must hold that field alone." in carried
+    assert f"  kubectl apply --server-side -f {path}/chat-70b.yaml\n" in carried
+    others = [name for name in NAMES if name != f"{path}/chat-70b.yaml"]
+    for name in others:
+        spec = yaml.safe_load((tmp_path / name).read_text())["spec"]
+        assert {"minReplicaCount", "minReplicas"} & set(spec)
 
 
 def test_an_expired_schedule_writes_nothing(tmp_path, fleet, config):

@@ -175,16 +175,15 @@ class Cluster:
         path.write_text(yaml.safe_dump(document))
         return path
 
-    def config(self, *, mode: str = "apply", extra: str = "") -> Config:
+    def config_text(self, *, mode: str = "apply", extra: str = "") -> str:
+        kubeconfig = f"kubeconfig: {self.kubeconfig}" if self.kubeconfig else ""
         text = CONFIG.format(
-            mode=mode,
-            object=self.object,
-            kubeconfig=f"kubeconfig: {self.kubeconfig}" if self.kubeconfig else "",
-            timeout=self.timeout,
-            deadline=self.deadline,
+            mode=mode, object=self.object, kubeconfig=kubeconfig, timeout=self.timeout, deadline=self.deadline
         )
-        text += extra
-        return parse_config(text, file="floorcast.yaml", environment={})
+        return text + extra
+
+    def config(self, *, mode: str = "apply", extra: str = "") -> Config:
+        return parse_config(self.config_text(mode=mode, extra=extra), file="floorcast.yaml", environment={})
 
     def allow(self, *, mode: str = "apply", extra: str = "") -> None:
         """Exactly what `floorcast rbac` prints."""
@@ -261,6 +260,11 @@ def either(cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
     cluster.object = request.param
     cluster.allow()
     return cluster
+
+
+@pytest.fixture(scope="session")
+def wanted() -> Callable[[str, int], Wanted]:
+    return wanted_of
 
 
 @pytest.fixture(scope="session")

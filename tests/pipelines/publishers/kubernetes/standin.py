@@ -288,7 +288,7 @@ class ApiServer:
         if kind == "HorizontalPodAutoscaler":
             fault = next((error.message for error in hpa_validator().iter_errors(document)), None)
             low, high = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
-            if low < 1:
+            if fault is None and low < 1:
                 fault = "spec.minReplicas: Invalid value: must be greater than or equal to 1"
         else:
             try:
@@ -299,9 +299,9 @@ class ApiServer:
                 fault = str(error)
             low, high = spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", 100)
             idle = spec.get("idleReplicaCount")
-            if idle is not None and idle >= low:
+            if fault is None and idle is not None and idle >= low:
                 fault = f"IdleReplicaCount={idle} must be less than MinReplicaCount={low}"
-        if low > high:
+        if fault is None and low > high:
             fault = f"spec: the minimum {low} is above the maximum {high}"
         if fault:
             details = {"name": name, "group": document["apiVersion"].split("/")[0], "kind": kind}
