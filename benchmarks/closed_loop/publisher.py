@@ -29,7 +29,7 @@ from store.connection import open_store
 from store.floors import read_floors
 
 EARLY = 3
-"""Cycles before the run begins, so that there is a publication when the service starts."""
+"""Cycles before the run begins, at most: there is a publication when the service starts."""
 
 
 def cycle(project: Project, now: datetime, clock: Clock, published: Path) -> int:
@@ -70,8 +70,8 @@ def _moved(reason: str, clock: Clock) -> str:
 
 def run(folder: Path, project: Project, clock: Clock) -> None:
     """Publish at every interval of the run, and keep what was published when, beside its copy."""
-    number, stop, published = -EARLY, threading.Event(), folder / "disk" / "published"
-    every_min = INTERVAL / timedelta(minutes=1)
+    stop, published, every_min = threading.Event(), folder / "disk" / "published", INTERVAL / timedelta(minutes=1)
+    number = max(int(clock.minute // every_min), -EARLY)
     while True:
         now = START + number * INTERVAL
         began = time.time()
