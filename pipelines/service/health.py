@@ -8,6 +8,7 @@ from collections.abc import Callable
 from floorcast.units import format_time
 from pipelines.service.board import Board
 from pipelines.service.bodies import HealthBody
+from pipelines.service.telling import faults_of
 
 STALLED_TICKS = 4
 """Ticks without a new board after which the loop is taken for stuck."""
@@ -54,13 +55,10 @@ class Health:
 
 
 def _body(board: Board, not_ok: list[str]) -> HealthBody:
-    told = [("publication", board.publication.fault), ("configuration", board.config_fault)]
-    told += [(f"source {one.name}", one.fault) for one in board.sources]
-    faults = [f"{where}: {fault}" for where, fault in told if fault]
     return HealthBody(
         ok=not not_ok,
         not_ok=tuple(not_ok),
-        faults=(*faults, *board.faults),
+        faults=tuple(faults_of(board).values()),
         ticks=board.ticks,
         last_tick_at=board.now,
     )
