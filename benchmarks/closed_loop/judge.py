@@ -82,7 +82,7 @@ def judge(seen: Seen, calm: ByMinute | None = None) -> list[Row]:
     """A row for each fault, and a last one for the whole run. `calm` is of a run without faults."""
     published = Published(seen.publications)
     whole = Span("whole_run", "from beginning to end", seen.epoch, seen.epoch + seen.minutes * 60 / seen.speed)
-    begins = [one.began for one in seen.spans[1:]] + [whole.ended]
+    begins = [*(one.began for one in seen.spans), whole.ended][1:]
     after = [min(one.ended + AFTER_MIN * 60 / seen.speed, begin) for one, begin in zip(seen.spans, begins, strict=True)]
     return [
         _row(span, until, seen, published, calm)
@@ -97,7 +97,7 @@ def _row(span: Span, until: float, seen: Seen, published: Published, calm: ByMin
     over_published, over_floor = [], []
     for one in answered:
         for pool, decision in one.decisions.items():
-            due = published.least(pool, one.at, within_s=lag_s)
+            due = published.least(pool, one.until, within_s=lag_s + one.until - one.at)
             if due is not None:
                 over_published.append(min(decision["floor"], one.floors[pool]) - due)
             over_floor.append(decision["desired"] - decision["floor"])

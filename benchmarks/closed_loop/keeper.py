@@ -38,11 +38,12 @@ class Keeper:
             floors = client.get("/v1/floors").raise_for_status().json()
             ready = client.get("/readyz").json()
         except (httpx.HTTPError, ValueError) as error:
-            return Sample(began, f"{type(error).__name__}: {error}", {}, {}, "", (), ())
+            return Sample(began, time.time(), f"{type(error).__name__}: {error}", {}, {}, "", (), ())
         for name, one in decisions["decisions"].items():
             self._fleet[name].wanted = int(one["desired"])
         return Sample(
             began,
+            time.time(),
             None,
             floors["floors"],
             decisions["decisions"],

@@ -19,6 +19,8 @@ class Sample:
     """One reading of the service, at real seconds since 1970. Where it did not answer there is a `fault` alone."""
 
     at: float
+    until: float
+    """When the answers were in."""
     fault: str | None
     floors: Mapping[str, int]
     """What `/v1/floors` said."""

@@ -21,6 +21,8 @@ class Publication:
     schedule: FloorSchedule | None
     fault: str | None = None
     """Why the file there now is not the one in force: missing, damaged, of a newer schema."""
+    behind: bool = False
+    """Whether the schedule is one that was kept: the process before this may have gone by a newer one."""
 
     def validity(self, now: datetime) -> Validity:
         if self.schedule is None:

@@ -100,6 +100,7 @@ class Loop:
             self._calendars.read(now),
             replace(self._memory, clock=clock),
             now,
+            behind=publication.behind,
         )
         self._memory = ticked.memory
         decisions = Decisions(ticked, publication.schedule)

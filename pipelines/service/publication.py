@@ -45,10 +45,12 @@ class PublicationReader:
             self._last = Publication(read_schedule(path))
         except PublishError as error:
             fault = f"{error.where}: {error.what}"
-            known = self._last.schedule or self._kept(now)
+            known, behind = self._last.schedule, self._last.behind
+            if known is None:
+                known, behind = self._kept(now), True
             if known is not None:
                 fault += f"; version {known.version} stays in force"
-            self._last = Publication(known, fault)
+            self._last = Publication(known, fault, behind=behind)
         self._stamp, self._read = stamp, True
         return self._last
 

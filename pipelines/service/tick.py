@@ -72,11 +72,14 @@ def tick(
     calendars: Calendars,
     memory: Memory,
     now: datetime,
+    *,
+    behind: bool = False,
 ) -> Ticked:
     """Decide at `now`, with a `memory` of the same pools whose clock was advanced to it.
 
     `live` is without floors, ceilings and calendar. Of a schedule the floor is what `in_force` says, and no decision is
-    lower. While the clock is doubted the floor is the most of what any of its times asks for, and nothing is let go.
+    lower. Of a schedule that is `behind` the one before no floor falls. While the clock is doubted the floor is the most
+    of what any of its times asks for, and nothing is let go.
     """
     now_s, doubted = memory.clock.overlay_s, memory.clock.doubted
     nothing = np.full(len(fleet.pools), np.nan)
@@ -85,7 +88,9 @@ def tick(
         for time in times(memory.clock, now):
             due = np.fmax(due, grid.due(time))
             ahead = np.fmax(ahead, grid.ahead(time, within_s=fleet.ahead_s))
-    floors = in_force(due, memory.floors, fleet.rules, trusted=validity == "valid" and not doubted, now_s=now_s)
+    floors = in_force(
+        due, memory.floors, fleet.rules, trusted=validity == "valid" and not doubted and not behind, now_s=now_s
+    )
     signals = live._replace(
         floor=floors.floor,
         floor_ahead=np.full(len(fleet.pools), np.inf) if doubted else np.fmax(ahead, floors.floor),

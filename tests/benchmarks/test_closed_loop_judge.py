@@ -48,7 +48,9 @@ def schedule(version: int, *floors: int) -> FloorSchedule:
 
 def sample(second: float, *, desired: int = 10, floor: int = 8, **changes: object) -> Sample:
     decision = {"desired": desired, "floor": floor, "floor_source": "schedule", "alert": False, "lost": []}
-    return replace(Sample(EPOCH + second, None, {"chat": floor}, {"chat": decision}, "valid", (), ()), **changes)
+    return replace(
+        Sample(EPOCH + second, EPOCH + second, None, {"chat": floor}, {"chat": decision}, "valid", (), ()), **changes
+    )
 
 
 @pytest.fixture
@@ -108,6 +110,17 @@ def test_a_new_publication_may_be_read_three_ticks_late_and_no_later(seen: Seen)
     risen = replace(seen, publications=(*seen.publications, (EPOCH + 50, schedule(2, *[9] * 12))))
     assert judge(changed(risen, 51.9, 200, floor=9))[0].failures == ()
     assert judge(changed(risen, 53.9, 200, floor=9))[0].failures == ("a floor was 1 under what was published",)
+
+
+def test_a_floor_that_falls_while_it_is_read_is_not_wrong(seen: Seen) -> None:
+    """At 45 s the floor falls from 8 to 7. Asked for at 44.99 s and answered at 45.2 s with 7, it is right; answered
+    before 45 s it is wrong."""
+    falling = replace(seen, publications=((EPOCH - 10, schedule(1, 8, 8, 8, *[7] * 9)),))
+    for until, failed in ((45.2, False), (44.995, True)):
+        samples = [one for one in changed(falling, 45, 200, floor=7).samples if not 44 <= one.at - EPOCH < 45]
+        samples.append(replace(sample(44.99, floor=7), until=EPOCH + until))
+        fault, _ = judge(replace(falling, samples=tuple(sorted(samples, key=lambda one: one.at))))
+        assert bool(fault.failures) == failed
 
 
 def test_what_was_published_is_due_by_the_newest_of_then(seen: Seen) -> None:
@@ -172,3 +185,15 @@ def test_words_tell_each_thing_once_in_the_order_it_came() -> None:
 def test_a_service_that_does_not_end_cleanly_fails_the_run(seen: Seen) -> None:
     fault, whole = judge(replace(seen, exit_code=None))
     assert (fault.failures, whole.failures) == ((), ("the service ended with None when told to",))
+
+
+def test_a_run_without_faults_has_the_row_of_the_whole_run_alone(seen: Seen) -> None:
+    [whole] = judge(replace(seen, spans=()))
+    assert (whole.failures, whole.share_late_calm) == ((), None)
+
+
+def test_a_calm_run_is_compared_over_the_same_minutes(seen: Seen) -> None:
+    """Of 25 minutes of 1,200 tokens each from minute 10 on, one minute's were late."""
+    calm = {"chat": {"tokens": [1200.0] * 60, "late": [0.0] * 20 + [1200.0] + [0.0] * 39}}
+    fault, whole = judge(seen, calm)
+    assert (fault.share_late_calm, whole.share_late_calm) == pytest.approx((1 / 25, 1 / 60))
