@@ -78,8 +78,8 @@ def tick(
     """Decide at `now`, with a `memory` of the same pools whose clock was advanced to it.
 
     `live` is without floors, ceilings and calendar. Of a schedule the floor is what `in_force` says, and no decision is
-    lower. Of a schedule that is `behind` the one before no floor falls. While the clock is doubted the floor is the most
-    of what any of its times asks for, and nothing is let go.
+    lower. Of a schedule `behind` the one before no floor falls. While the clock is doubted the floor is the most of
+    what any of its times asks for, and nothing is let go.
     """
     now_s, doubted = memory.clock.overlay_s, memory.clock.doubted
     nothing = np.full(len(fleet.pools), np.nan)
