@@ -19,7 +19,7 @@ def standalone_page(template: str, *, folder: Path | None = None, **context: Any
     """The HTML of a template that extends `standalone.html`, ours or one of the caller's `folder`."""
     loader = FileSystemLoader([_HERE / "templates", *([] if folder is None else [folder])])
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"number": text.number, "percent": text.percent}
+    environment.filters |= {"number": text.number, "percent": text.percent, "wait": text.wait}
     assets = {name: Markup((_HERE / "assets" / f"site.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}
     plotly_js = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
     return environment.get_template(template).render(

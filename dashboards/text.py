@@ -36,6 +36,20 @@ def percent(value: float | None, digits: int = 1) -> str:
     return UNKNOWN if value is None or math.isnan(value) else f"{value * 100:,.{digits}f} %"
 
 
+def wait(seconds: float | None) -> str:
+    """A time waited, to two digits or three.
+
+    >>> wait(0.84), wait(49.2), wait(1077.5), wait(86400)
+    ('0.8 s', '49 s', '18 min', '24 h')
+    """
+    if seconds is None or math.isnan(seconds):
+        return UNKNOWN
+    for unit, size, least in (("h", 3600, 7200), ("min", 60, 120)):
+        if seconds >= least:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.{1 if seconds < 10 else 0}f} s"
+
+
 def when(moment: datetime | None, zone: str, *, year: bool = False) -> str:
     r"""In UTC, and in the zone where that differs; the part in brackets does not break over lines.
 

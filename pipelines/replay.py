@@ -86,6 +86,9 @@ def replay_pool(project: Project, name: str, *, now: datetime, days: float, seed
         if start > first:
             notes.append(f"replayed from {start:%Y-%m-%d %H:%M} UTC, where published floors begin")
     conditions = conditions_of(pool)
+    if len({one.max_wait_s for one in traffic.streams}) > 1:
+        said = "; ".join(f"{one.name} within {format_duration(one.max_wait_s)}" for one in traffic.streams)
+        notes.append(f"on time: {said}. Waits are of all together")
     notes += _assumed(conditions)
     found = compare(
         traffic,

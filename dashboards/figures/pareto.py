@@ -20,6 +20,8 @@ _COLOURS = {
     "seasonal_naive": "var(--seasonal-naive)",
 }
 _OTHER = ("var(--muted)", "var(--bound)", "var(--candidate)")
+_ROOM = 0.04
+"""Of the axis, left free on both sides."""
 _SYMBOLS = ("circle", "square", "triangle-up", "x")
 
 
@@ -29,9 +31,23 @@ def pareto_figure(figures: pl.DataFrame, *, on_time: float, clairvoyant_gpu_hour
     `figures` has columns policy, margin (null for none), gpu_hours, on_time_share and on_front, ordered by policy and
     cost; points on the common front are filled. A dotted line marks the promise, a dashed one the clairvoyant's cost.
     """
+    costs = [*figures["gpu_hours"], *([] if clairvoyant_gpu_hours is None else [clairvoyant_gpu_hours])]
+    room = _ROOM * (max(costs) - min(costs))
     fig = figure(
-        height=460,
-        xaxis={"title": {"text": "GPU-hours"}, "tickformat": ",~r"},
+        height=560,
+        legend={
+            "xref": "container",
+            "yref": "container",
+            "x": 0,
+            "y": 1,
+            "yanchor": "top",
+            "font": {"size": 12},
+        },
+        xaxis={
+            "title": {"text": "GPU-hours"},
+            "tickformat": ",~r",
+            **({"range": [min(costs) - room, max(costs) + room]} if room else {}),
+        },
         yaxis={
             "type": "log",
             "title": {"text": "tokens late, %"},
@@ -71,7 +87,7 @@ def pareto_figure(figures: pl.DataFrame, *, on_time: float, clairvoyant_gpu_hour
     _name_line(fig, f"promise: {100 * on_time:g} % on time", x=1, xref="paper", y=promise, anchor="right")
     if clairvoyant_gpu_hours is not None:
         fig.add_vline(x=clairvoyant_gpu_hours, line={"color": "var(--mark)", "width": 1.5, "dash": "dash"})
-        _name_line(fig, "clairvoyant", x=clairvoyant_gpu_hours, xref="x", y=100, anchor="left")
+        _name_line(fig, "clairvoyant", x=clairvoyant_gpu_hours, xref="x", y=50, anchor="left")
     return fig
 
 
@@ -84,6 +100,7 @@ def _name_line(fig: go.Figure, text: str, *, x: float, xref: str, y: float, anch
         text=text,
         showarrow=False,
         xanchor=anchor,
+        xshift=4 if anchor == "left" else 0,
         yanchor="bottom",
         font={"size": 12, "color": "var(--muted)"},
     )

@@ -71,3 +71,14 @@ def test_the_page_stands_alone_and_shows_names_as_text():
     assert "+15 %" in page
     assert "10.00 %" in page
     assert not re.search(r'(src|href)="(?!data:)', page.split("<script>")[0])
+
+
+def test_what_no_policy_gave_up_has_no_column_and_waits_are_told_in_fitting_units():
+    rows = ROWS.with_columns(given_up=pl.lit(0.0), wait_p99_s=pl.lit(1077.5))
+    pool = ReplayedPool(
+        name="chat", headline="", on_time=0.99, clairvoyant_gpu_hours=90.0, figures=FIGURES, rows=rows, notes=[]
+    )
+    page = replay_page([pool])
+    assert "Given up" not in page
+    assert "1.5 s" in page
+    assert "18 min" in page
