@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -12,8 +12,14 @@ from floorcast.types import Frozen
 Gate = Literal["open", "closed", "untested"]
 
 
+def _of_floors(description: str, *, ge: float | None = None, gt: float | None = None) -> Any:
+    """A setting that only floors have."""
+    return Field(default=None, ge=ge, gt=gt, exclude_if=lambda value: value is None, description=description)
+
+
 class TunedSettings(Frozen):
-    """What tuning chooses. Without a `quantile` it is the overlay alone, whose floors are the plain minimums."""
+    """What tuning chooses. Without a `quantile` it is the overlay alone, whose floors are the plain minimums; None is
+    the pool's own."""
 
     quantile: float | None = Field(ge=0.5, le=0.99, description="`margin.quantile`")
     minimum_margin: float = Field(ge=0, description="`margin.minimum`")
@@ -23,8 +29,13 @@ class TunedSettings(Frozen):
         gt=0,
         le=1,
         exclude_if=lambda utilization: utilization is None,
-        description="`overlay.target_utilization` of a pool that has another; never chosen",
+        description="`overlay.target_utilization` where it is another: 1 under floors that lead, where it adds what "
+        "they missed",
     )
+    peak: bool | None = _of_floors("`margin.peak`")
+    warm: int | None = _of_floors("`margin.warm`", ge=0)
+    dwell_s: float | None = _of_floors("`shape.dwell`", ge=0)
+    step_down: float | None = _of_floors("`shape.step_down`", gt=0)
     policy: Policy = Field(description="`overlay.policy`")
     scale_in_window_s: float = Field(ge=0, description="`overlay.scale_in.stabilization`")
     lookahead_quantile: float = Field(gt=0, lt=1, description="`overlay.lookahead.quantile`")

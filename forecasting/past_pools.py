@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,16 +21,24 @@ _MEDIAN = QUANTILE_LEVELS.index(0.5)
 
 @dataclass(frozen=True)
 class Member:
-    """A class of the pool, one metric. `peaks` are its peak 1-minute rates, aligned with the series; None where floors
-    do not cover the busiest minute."""
+    """A class of the pool, one metric. `peaks` are its peak 1-minute rates, aligned with the series; None where none
+    are known."""
 
     series: Series
     peaks: FloatArray | None
 
 
-def past_quantiles(members: Sequence[Member], *, lead_steps: int, start: datetime, end: datetime) -> FloatArray:
+class PastQuantiles(NamedTuple):
+    """(origins, levels) in tokens/s each: of the busiest minutes, and of the steps' means; alike where no peaks are
+    known."""
+
+    peaks: FloatArray
+    means: FloatArray
+
+
+def past_quantiles(members: Sequence[Member], *, lead_steps: int, start: datetime, end: datetime) -> PastQuantiles:
     """Quantiles of a pool's greatest rate within the lead window, as they would have been forecast at every step from
-    `start` to before `end`, each from what came before it: (origins, levels) in tokens/s; NaN where no class had begun.
+    `start` to before `end`, each from what came before it; NaN where no class had begun.
 
     Each class as `forecasting.mixture.replay` has it; 0 before it begins, and as last forecast after its data end.
     Added up as `forecasting.pools` does, with the share and the peak factor of each day from the six days before it, so
@@ -44,8 +53,11 @@ def past_quantiles(members: Sequence[Member], *, lead_steps: int, start: datetim
     peaks = [None if one.peaks is None else _on_grid(one.series, one.peaks, first, count) for one in members]
     known = [peak for peak in peaks if peak is not None]
     minutes = busiest_minutes(rates, np.stack(known)) if len(known) == len(members) else None
-    pooled = _pooled(past, rates, minutes, lead_steps=lead_steps, day=DAY // step)
-    return pooled[(start - first) // step :]
+    begin = (start - first) // step
+    means = _pooled(past, rates, None, lead_steps=lead_steps, day=DAY // step)[begin:]
+    if minutes is None:
+        return PastQuantiles(means, means)
+    return PastQuantiles(_pooled(past, rates, minutes, lead_steps=lead_steps, day=DAY // step)[begin:], means)
 
 
 def _class_quantiles(series: Series, lead_steps: int, first: datetime, count: int) -> FloatArray:

@@ -37,7 +37,7 @@ _CAUSES = {
 }
 """What a rule belongs to; `shape` where not given."""
 
-_TUNED = ("quantile", "capacity", "margins")
+_TUNED = ("quantile", "capacity", "margins", "share and peak", "shape (dwell)", "shape (step down)")
 """Beginnings of the causes that tuned settings may be."""
 
 _Settings = tuple[PoolSettings | None, PoolSettings | None]

@@ -363,9 +363,7 @@ def _proof(proof: Proof) -> list[tuple[str, str]]:
         )
     ]
     if proof.applied:
-        lines.append(
-            ("tuned", f"quantile, margin, utilization and overlay chosen on data up to {proof.as_of:%Y-%m-%d}")
-        )
+        lines.append(("tuned", f"margins, shape, utilization and overlay chosen on data up to {proof.as_of:%Y-%m-%d}"))
     return lines
 
 

@@ -113,13 +113,26 @@ def _row(expected: Expected) -> tuple[str, str, str, str]:
 
 
 def in_words(settings: TunedSettings) -> str:
-    """`quantile 0.95 + 10 %, U 0.75, lookahead 0.9, in 10m`; without the first where there are no floors."""
-    floors = f"quantile {settings.quantile:g} + {100 * settings.minimum_margin:g} %, " if settings.quantile else ""
+    """`quantile 0.95 + 10 % of peaks, dwell 15m, down 10 %, U 0.75 (overlay 1), lookahead 0.9, in 10m`; from `U` on
+    where there are no floors."""
+    floors = ""
+    if settings.quantile:
+        floors = f"quantile {settings.quantile:g} + {100 * settings.minimum_margin:g} %{_said_of_floors(settings)}, "
+    aim = "" if settings.overlay_utilization is None else f" (overlay {settings.overlay_utilization:g})"
     level = f" {settings.lookahead_quantile:g}" if settings.policy == "lookahead" else ""
     policy = settings.policy.replace("_", " ")
-    return (
-        f"{floors}U {settings.target_utilization:g}, {policy}{level}, in {format_duration(settings.scale_in_window_s)}"
-    )
+    window = format_duration(settings.scale_in_window_s)
+    return f"{floors}U {settings.target_utilization:g}{aim}, {policy}{level}, in {window}"
+
+
+def _said_of_floors(settings: TunedSettings) -> str:
+    """As ` of peaks, 1 warm, dwell 15m, down 10 %`; without what is as the pool's own."""
+    said = "" if settings.peak is None else f" of {'peaks' if settings.peak else 'means'}"
+    said += f", {settings.warm} warm" if settings.warm else ""
+    said += f", dwell {format_duration(settings.dwell_s)}" if settings.dwell_s else ""
+    if settings.step_down is not None:
+        said += f", down {100 * settings.step_down:g} %" if settings.step_down < 1 else f", down {settings.step_down:g}"
+    return said
 
 
 def said_tunings(config: Config, tunings: Mapping[str, Tuning]) -> dict[str, str]:

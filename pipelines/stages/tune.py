@@ -133,16 +133,16 @@ def past_of(
     spared = cached_shares(config, cached, demand, now=as_of)
     effective = effective_history(demand.filter(pl.col("workload_class").is_in(classes)), spared)
     grid = Grid(start, config.step, (as_of - start) // config.step)
-    rates = np.zeros((len(METRICS), grid.count, len(QUANTILE_LEVELS)))
+    rates = np.zeros((2, len(METRICS), grid.count, len(QUANTILE_LEVELS)))
     for place, metric in enumerate(METRICS):
         own = [one for one in classes if metric in pool.metrics and config.pool_of(one, metric) == name]
         members = [
-            _member(series[one, metric], effective, peaks=pool.margin.peak, spared=spared.get(one, 0.0))
+            _member(series[one, metric], effective, spared=spared.get(one, 0.0))
             for one in own
             if (one, metric) in series
         ]
         if members:
-            rates[place] = past_quantiles(members, lead_steps=config.lead_steps(name), start=start, end=as_of)
+            rates[:, place] = past_quantiles(members, lead_steps=config.lead_steps(name), start=start, end=as_of)
     begin = max(min(known), start - PAST)
     before = traffic_of(project, name, effective, start=begin, end=as_of, seed=seed, step_s=STEP_S)
     return Past(
@@ -150,20 +150,21 @@ def past_of(
         traffic=traffic_of(project, name, effective, start=start, end=as_of, seed=seed, step_s=STEP_S),
         conditions=replace(conditions_of(pool), tick_s=STEP_S),
         grid=grid,
-        rates=rates,
+        rates=rates[0],
+        mean_rates=rates[1],
         limits=limits(pool.calendar, grid, windows=grid.count, width=config.lead_steps(name), zone=config.zone),
         load=required_by_step(before, project, name),
         seed=seed,
     )
 
 
-def _member(series: Series, demand: pl.DataFrame, *, peaks: bool, spared: float) -> Member:
+def _member(series: Series, demand: pl.DataFrame, *, spared: float) -> Member:
     """A class's rates without the prompt tokens that the prefix cache spares, as `demand` has them."""
     if series.metric == Metric.TOKENS_IN:
         series = replace(series, values=series.values * (1 - spared))
     rows = demand.filter(workload_class=series.workload_class)
     column = f"peak_{series.metric.value}_per_s"
-    return Member(series, aligned(rows, series, column) if peaks else None)
+    return Member(series, aligned(rows, series, column))
 
 
 def _due(project: Project, as_of: datetime) -> list[str]:

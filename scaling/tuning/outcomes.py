@@ -9,7 +9,7 @@ import numpy as np
 
 from floorcast.pool import Pool
 from floorcast.tuning import TunedSettings
-from scaling.capacity import Floats
+from scaling.capacity import Floats, Ints
 from scaling.ladder import Grid
 from scaling.moves import Limits
 from scaling.overlay.growth import growth
@@ -40,14 +40,16 @@ class Outcome:
 @dataclass(frozen=True)
 class Past:
     """A pool's past, of whole days. `traffic` is what came on the grid's steps; `rates` [metrics, steps, levels] what
-    was forecast of the lead window at the beginning of each; `limits` what the calendar said then; and `load` what each
-    step took, from before the grid on and up to its end. `conditions` are without crashes and failures."""
+    was forecast of the lead window's busiest minutes at the beginning of each, and `mean_rates` of its steps' means;
+    `limits` what the calendar said then; and `load` what each step took, from before the grid on and up to its end.
+    `conditions` are without crashes and failures."""
 
     pool: Pool
     traffic: Traffic
     conditions: Conditions
     grid: Grid
     rates: Floats
+    mean_rates: Floats
     limits: Limits
     load: Floats
     seed: int = 0
@@ -56,6 +58,10 @@ class Past:
     @property
     def days(self) -> int:
         return round(self.traffic.steps * self.traffic.step_s / DAY_S)
+
+    def floors(self, pool: Pool) -> Ints:
+        """[steps] those that were due under other settings of the pool."""
+        return past_floors(pool, self.rates if pool.margin.peak else self.mean_rates, self.grid, self.limits)
 
     def growth_at(self, level: float) -> Floats:
         """[steps] what `lookahead` saw coming at the beginning of each step; 1 where the past told nothing."""
@@ -98,10 +104,7 @@ def outcome_of(result: ReplayResult, lane: int) -> Outcome:
 def _replayed(past: Past, settings: Sequence[TunedSettings]) -> list[Outcome]:
     pools = [with_settings(past.pool, one) for one in settings]
     plain = plain_minimums(past.pool, past.rates, past.grid, past.limits)
-    floors = [
-        plain if one.quantile is None else past_floors(pool, past.rates, past.grid, past.limits)
-        for one, pool in zip(settings, pools, strict=True)
-    ]
+    floors = [plain if one.quantile is None else past.floors(pool) for one, pool in zip(settings, pools, strict=True)]
     lanes = Lanes(
         names=tuple(str(place) for place in range(len(settings))),
         floors=np.stack(floors, axis=1),

@@ -28,7 +28,7 @@ def series_of(seed: int, name: str = "chat") -> Series:
 
 
 def quantiles(*members: Member) -> FloatArray:
-    return past_quantiles(members, lead_steps=LEAD, start=FROM, end=END)
+    return past_quantiles(members, lead_steps=LEAD, start=FROM, end=END).peaks
 
 
 def test_a_class_alone_is_forecast_as_by_the_mixture() -> None:
@@ -66,6 +66,8 @@ def test_the_busiest_minute_lifts_them() -> None:
     one = series_of(0)
     lifted, plain = quantiles(Member(one, 1.3 * one.values)), quantiles(Member(one, None))
     assert (lifted[:, AT_50:] / plain[:, AT_50:]).mean() == pytest.approx(1.3, abs=0.1)
+    both = past_quantiles([Member(one, 1.3 * one.values)], lead_steps=LEAD, start=FROM, end=END)
+    np.testing.assert_array_equal(both.means, plain)
 
 
 def test_a_class_that_has_not_begun_asks_for_nothing() -> None:

@@ -119,7 +119,7 @@ def test_tuned_settings_are_planned_with_where_asked(published, live, store_tuni
     assert settings.capacity.target_utilization == 0.6
     assert recompute(pool.windows[0].reason, settings) == pool.windows[0].min_replicas
     ran = main("explain", "chat-70b", "--now", f"{now + HOUR:%Y-%m-%dT%H:%M}", cwd=project.base)
-    assert "  tuned       quantile, margin, utilization and overlay chosen on data up to 2026-11-16\n" in ran.out
+    assert "  tuned       margins, shape, utilization and overlay chosen on data up to 2026-11-16\n" in ran.out
     assert "changed     settings" not in ran.out
     ran = main("diff", "--json", cwd=project.base)
     causes = {one["pool"]: one["causes"] for one in json.loads(ran.out)["pools"]}
@@ -181,7 +181,7 @@ def test_a_pool_is_tuned_stored_and_told(published, main, now):
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0].split("  ")[0] == "pool"
-    assert "quantile 0.95 + 10 %, U 0.75, hybrid, in 10m" in lines[1]
+    assert "quantile 0.95 + 10 % of peaks, dwell 15m, down 10 %, U 0.75, hybrid, in 10m" in lines[1]
     with open_store(published.store_path) as store:
         found = tunings_of(store, at=now)["code-8b"]
     assert f"code-8b: gate {found.gate}: {found.why}" in lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def test_what_comes_later_changes_no_choice(seed: int) -> None:
         return outcome
 
     told = search(by(noisy(DAYS)), POOL, days=DAYS, judged=JUDGED, promise=0.98)
-    assert len(set(told.floors.chosen)) > 1, "the choice depends on the days"
+    assert len({*told.floors.chosen, *told.overlay_alone.chosen}) > 2, "the choice depends on the days"
     for place in range(JUDGED):
         other = search(by(noisy(DAYS - JUDGED + place)), POOL, days=DAYS, judged=JUDGED, promise=0.98)
         for kind in ("floors", "overlay_alone"):
@@ -110,11 +111,26 @@ def test_what_is_not_tuned_stays_the_pools_own() -> None:
         policy="lookahead",
         scale_in_window_s=300,
         lookahead_quantile=0.8,
+        overlay_utilization=1,
+        peak=False,
+        warm=2,
+        dwell_s=0,
+        step_down=0.5,
     )
     tuned = with_settings(POOL, settings)
     assert settings_of(tuned, floors=True) == settings
     assert (tuned.margin.quantile, tuned.margin.minimum, tuned.capacity.target_utilization) == (0.9, 0.25, 0.6)
-    assert (tuned.bounds, tuned.margin.peak, tuned.startup) == (POOL.bounds, POOL.margin.peak, POOL.startup)
+    assert (tuned.margin.peak, tuned.margin.warm, tuned.overlay.target_utilization) == (False, 2, 1)
+    assert (tuned.shape.dwell, tuned.shape.step_down) == (timedelta(0), 0.5)
+    assert (tuned.bounds, tuned.shape.every, tuned.startup) == (POOL.bounds, POOL.shape.every, POOL.startup)
+
+
+def test_settings_stored_before_floors_had_more_leave_the_rest_as_it_is() -> None:
+    stored = {"quantile": 0.9, "minimum_margin": 0, "target_utilization": 0.6, "policy": "hybrid"}
+    told = TunedSettings.model_validate(stored | {"scale_in_window_s": 300, "lookahead_quantile": 0.9})
+    tuned = with_settings(POOL, told)
+    assert tuned.shape == POOL.shape
+    assert (tuned.margin.peak, tuned.margin.warm) == (POOL.margin.peak, POOL.margin.warm)
 
 
 @pytest.mark.parametrize("floors", [True, False])

@@ -45,6 +45,7 @@ def past_of(load: npt.NDArray[np.float64], ahead: npt.NDArray[np.float64], **cha
     """`load` [steps] replicas at full use; `ahead` [steps] the median forecast of the lead window, its other quantiles
     up to a tenth above it."""
     work = load * STEP.total_seconds()
+    rates = np.repeat((ahead[:, None] * (1 + 0.2 * np.maximum(LEVELS - 0.5, 0)))[None], 2, axis=0)
     return Past(
         pool=pool_of(**changed),
         traffic=Traffic(START, STEP.total_seconds(), (Stream("chat", work, work, work, 60.0),)),
@@ -52,7 +53,8 @@ def past_of(load: npt.NDArray[np.float64], ahead: npt.NDArray[np.float64], **cha
             startup_s=np.array([1200.0]), knee=NO_KNEE, metric_age_s=(0.0, 0.0), tick_s=STEP.total_seconds()
         ),
         grid=Grid(START, STEP, len(load)),
-        rates=np.repeat((ahead[:, None] * (1 + 0.2 * np.maximum(LEVELS - 0.5, 0)))[None], 2, axis=0),
+        rates=rates,
+        mean_rates=rates,
         limits=no_limits(len(load)),
         load=load,
     )
@@ -153,6 +155,17 @@ def test_floors_of_the_past_by_hand() -> None:
     assert plain_minimums(narrow, past.rates, past.grid, minimums).tolist() == [2, 2, 2, 2, 11]
     unknown = np.full((2, 5, len(LEVELS)), np.nan)
     assert past_floors(narrow, unknown, past.grid, none).tolist() == [13] * 5, "fallback_replicas, else bounds.max"
+
+
+def test_floors_are_of_the_busiest_minutes_or_of_the_means() -> None:
+    """Medians 6 and, of the busiest minutes, twice that, at U 0.75: 8 and 16."""
+    past = past_of(np.ones(3), np.full(3, 6.0))
+    past = replace(past, rates=2 * past.rates)
+    means, peaks = (
+        pool_of(margin={"quantile": 0.5, "minimum": 0, "peak": peak}, shape={"dwell": "0s"}) for peak in (False, True)
+    )
+    assert past.floors(means).tolist() == [8, 8, 8]
+    assert past.floors(peaks).tolist() == [16, 16, 16]
 
 
 def test_idle_pools_of_the_past_have_none() -> None:
