@@ -162,9 +162,8 @@ def _panic(
 
 def _ask(made: Wishes, known: Unknown, settings: Settings, current: Floats) -> Floats:
     """Up to the most that any trigger asks for; down to what contents them all, none of which may lack a signal."""
-    up = _whole(np.where(settings.enabled, made.up, -np.inf).max(axis=0))
     contents = np.where(known.missing, np.inf, np.where(known.absent, -np.inf, made.down))
-    down = _whole(np.where(settings.enabled, contents, -np.inf).max(axis=0))
+    up, down = _whole(np.where(settings.enabled, np.array([made.up, contents]), -np.inf).max(axis=1))
     lower = np.where(known.load_known, np.minimum(np.maximum(down, up), current), current)
     return np.where(up > current, up, lower)
 

@@ -39,9 +39,16 @@ def _matrix(rows: list[tuple[Kind, ...]]) -> Floats:
     return np.array([[kind in row for kind in Kind] for row in rows], dtype=np.float64)
 
 
-_NEED = _matrix([_NEEDS.get(trigger, ()) for trigger in Trigger])
-_USE = _matrix([_USES.get(trigger, ()) for trigger in Trigger])
-_NEED_OF_UTILIZATION = _matrix([_UTILIZATION_NEEDS[name] for name in UTILIZATIONS])
+_MATRIX = np.concatenate(
+    [
+        _matrix([_NEEDS.get(trigger, ()) for trigger in Trigger]),
+        _matrix([_USES.get(trigger, ()) for trigger in Trigger]),
+        _matrix([_UTILIZATION_NEEDS[name] for name in UTILIZATIONS]),
+    ]
+)
+"""One matrix, since a product takes as long as many sums of lanes."""
+_NEED, _USE = slice(0, len(Trigger)), slice(len(Trigger), 2 * len(Trigger))
+_NEED_OF_UTILIZATION = slice(2 * len(Trigger), None)
 
 _NO_LOAD = (Trigger.WAITING, Trigger.TTFT, Trigger.TTFT_PER_1K_PROMPT, Trigger.ITL, Trigger.PANIC)
 _LOAD = np.array([[trigger not in _NO_LOAD] for trigger in Trigger])
@@ -73,9 +80,10 @@ def unknown(signals: Signals, observed: Observed, settings: Settings) -> Unknown
     silent = (observed.fresh & (signals.live == 0)) | spare
     spare[_LATENCIES] = silent[Kind.TOKENS_IN_PER_S] & silent[Kind.TOKENS_OUT_PER_S]
     fresh, not_fresh, never = observed.fresh & ~spare, ~(observed.fresh | spare), ~(observed.seen | spare)
-    lacks, absent, informed = _of_triggers(np.array([not_fresh, never, fresh]), settings)
     lost = not_fresh & ~never
-    missing = lacks | _any(_USE, lost)
+    found = (_MATRIX @ np.array([not_fresh, never, fresh, lost], dtype=np.float64)) > 0
+    lacks, absent, informed = _of_triggers(found[:3], np.array([not_fresh, never, fresh]), settings)
+    missing = lacks | found[3, _USE]
     planned = signals.scheduled >= 0
     missing[Trigger.SCHEDULED], informed[Trigger.SCHEDULED] = ~planned, planned
     missing &= ~absent
@@ -89,10 +97,10 @@ def unknown(signals: Signals, observed: Observed, settings: Settings) -> Unknown
     )
 
 
-def _of_triggers(flags: Flags, settings: Settings) -> Flags:
-    """[states, kinds, lanes] to [states, triggers, lanes]: whether any signal that a trigger needs is in the state."""
-    found = _any(_NEED, flags)
-    use = _any(_NEED_OF_UTILIZATION, flags)
+def _of_triggers(rows: Flags, flags: Flags, settings: Settings) -> Flags:
+    """[states, triggers, lanes]: whether any signal that a trigger needs is in the state, from `rows` of _MATRIX and
+    the `flags` [states, kinds, lanes] themselves."""
+    found, use = rows[:, _NEED].copy(), rows[:, _NEED_OF_UTILIZATION]
     chosen = np.where(settings.utilization == UTILIZATIONS["tokens"], use[:, 0], use[:, 2])
     chosen = np.where(settings.utilization == UTILIZATIONS["gpu"], use[:, 1], chosen)
     found[:, _ON_UTILIZATION] = chosen[:, None]
@@ -100,9 +108,4 @@ def _of_triggers(flags: Flags, settings: Settings) -> Flags:
     found[:, Trigger.SCORE] = (
         (chosen & weighs[0]) | (flags[:, Kind.WAITING_REQUESTS] & weighs[1]) | (flags[:, Kind.TTFT_P95_S] & weighs[2])
     )
-    return found
-
-
-def _any(matrix: Floats, flags: Flags) -> Flags:
-    found: Flags = matrix @ flags.astype(np.float64) > 0
     return found

@@ -11,7 +11,7 @@ from scaling.overlay.settings import RATES, Flags, Settings
 from scaling.overlay.signals import Kind, Signals
 from scaling.overlay.state import QUEUES, State
 
-_ROWS = [*Kind, *RATES]
+_ROWS = np.array([*Kind, *RATES])
 """The kinds of the rows of `State.mean`."""
 _LARGEST = 1e15
 """Anything above is not a measurement."""
@@ -43,7 +43,8 @@ def observe(signals: Signals, state: State, settings: Settings, now_s: float) ->
     # A value below zero is a counter that was reset. Comparisons with NaN are false, so what is missing is not fresh.
     fresh = (live >= 0) & (live <= _LARGEST) & (signals.age_s <= settings.stale_after_s)
     since_s = np.maximum(now_s - state.seen_at_s, 0)
-    window_s = np.concatenate([settings.window_s, np.broadcast_to(settings.panic_window_s, (2, live.shape[1]))])
+    panic_s = settings.panic_window_s[None]
+    window_s = np.concatenate([settings.window_s, panic_s, panic_s])
     is_fresh = fresh[_ROWS]
     values = np.where(is_fresh, live[_ROWS], 0)
     kept = np.exp(-since_s[_ROWS] / np.maximum(window_s / 2, 1e-9))

@@ -50,7 +50,8 @@ def wishes(signals: Signals, observed: Observed, settings: Settings, current: Fl
     """
     ready = np.where(signals.ready >= 0, signals.ready, current)
     loads = _loads(observed, settings, signals.growth)
-    used = _utilization(loads, observed, settings, ready)
+    each = _per(np.array(loads[:3]), ready)
+    used = _utilization(each[0], observed, settings)
     shape = (len(Trigger), len(current))
     made = Wishes(
         value=np.full(shape, np.nan),
@@ -60,7 +61,7 @@ def wishes(signals: Signals, observed: Observed, settings: Settings, current: Fl
         panic=loads.panic / settings.target_utilization,
     )
     on: Flags = np.logical_or.reduce(settings.enabled, axis=1)
-    _proportional(made, loads, used, observed, settings, ready, current)
+    _proportional(made, loads, each, used, observed, settings, ready, current)
     if on[_LATENCIES].any():
         _latencies(made, observed, settings, ready, current)
     if on[Trigger.SCORE]:
@@ -92,37 +93,37 @@ def _loads(observed: Observed, settings: Settings, growth: Floats) -> _Loads:
     return _Loads(*np.where(settings.combine_sum, in_ + out, np.maximum(in_, out)))
 
 
-def _utilization(loads: _Loads, observed: Observed, settings: Settings, ready: Floats) -> Floats:
-    """What the lane calls utilization: [lanes], 0 to 1 and above."""
+def _utilization(rate: Floats, observed: Observed, settings: Settings) -> Floats:
+    """What the lane calls utilization: [lanes], 0 to 1 and above. `rate` is the load for each ready replica."""
     gpu, kv_cache = observed.mean[Kind.GPU_UTILIZATION], observed.mean[Kind.KV_CACHE_USAGE]
     tokens = settings.utilization == UTILIZATIONS["tokens"]
-    return np.where(
-        tokens, _per(loads.rate, ready), np.where(settings.utilization == UTILIZATIONS["gpu"], gpu, kv_cache)
-    )
+    return np.where(tokens, rate, np.where(settings.utilization == UTILIZATIONS["gpu"], gpu, kv_cache))
 
 
 def _proportional(
     made: Wishes,
     loads: _Loads,
+    each: Floats,
     used: Floats,
     observed: Observed,
     settings: Settings,
     ready: Floats,
     current: Floats,
 ) -> None:
-    """Target tracking, ceil(ready x value / target), on each: as HPA's, with a tolerance on the way out only."""
+    """Target tracking, ceil(ready x value / target), on each: as HPA's, with a tolerance on the way out only. `each`
+    are the loads by ready replica."""
     mean, aim = observed.mean, settings.target_utilization
     waiting, kv_cache, gpu = mean[Kind.WAITING_REQUESTS], mean[Kind.KV_CACHE_USAGE], mean[Kind.GPU_UTILIZATION]
     tokens = settings.utilization == UTILIZATIONS["tokens"]
     made.value[_PROPORTIONAL] = np.array(
         [
-            _per(loads.rate, ready),
-            _per(loads.with_backlog, ready),
+            each[0],
+            each[1],
             _per(waiting, current),
             kv_cache,
             gpu,
             used,
-            _per(loads.ahead, ready),
+            each[2],
         ]
     )
     made.target[_PROPORTIONAL] = np.array(

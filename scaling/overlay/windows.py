@@ -18,13 +18,13 @@ def slot_of(now_s: float, window_s: Floats, slots: int) -> Ints:
 
 
 def put(values: Floats, slots: Ints, at: Ints, value: Floats, *, combine: np.ufunc) -> tuple[Floats, Ints]:
-    """Combine `value` with what its slot holds. Shapes: [..., slots, lanes], and [..., lanes]."""
-    width = values.shape[-2]
-    here = np.arange(width)[:, None] == (at % width)[..., None, :]
-    same = slots == at[..., None, :]
-    new = value[..., None, :]
-    kept = np.where(same, combine(values, new), new)
-    return np.where(here, kept, values), np.where(here, at[..., None, :], slots)
+    """Combine `value` with what its slot holds. Shapes: [windows, slots, lanes], and [windows, lanes]."""
+    windows, width, lanes = values.shape
+    here = np.arange(windows)[:, None], at % width, np.arange(lanes)
+    kept = np.where(slots[here] == at, combine(values[here], value), value)
+    values, slots = values.copy(), slots.copy()
+    values[here], slots[here] = kept, at
+    return values, slots
 
 
 def within(slots: Ints, at: Ints) -> Flags:

@@ -53,7 +53,7 @@ def replay(
         if policy is not None:
             wanted = np.asarray(policy(observer.signals(step), step * traffic.step_s)).astype(np.int64)
             desired = np.where(lanes.overlay, np.maximum(wanted, floor), floor)
-        limited: Ints = np.clip(desired, bounds.min, bounds.max)
+        limited: Ints = np.minimum(np.maximum(desired, bounds.min), bounds.max)
         return limited
 
     return ReplayResult(lanes.names, traffic, pool, conditions, engine.run(decide))
