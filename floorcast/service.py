@@ -45,6 +45,16 @@ class LiveQuery(Section):
     )
 
 
+class GrpcTls(Section):
+    """TLS of the external scaler, as paths of PEM files."""
+
+    cert: str = Field(description="its certificate")
+    key: str = Field(description="the key of `cert`")
+    client_ca: str | None = Field(
+        default=None, description="who signs the certificates that clients must show; without it any client is served"
+    )
+
+
 class Service(Section):
     """One process that decides each tick, and serves what it decided."""
 
@@ -74,6 +84,9 @@ class Service(Section):
     )
     grpc_port: int | None = Field(
         default=None, ge=0, le=65535, description="port of KEDA's external scaler, on the same host; none unless given"
+    )
+    grpc_tls: GrpcTls | None = Field(
+        default=None, description="TLS of the external scaler; plain unless given, and it asks for no token"
     )
     max_request_bytes: int = Field(default=16_384, ge=1_024, description="a longer request is refused")
     requests_per_s: float = Field(

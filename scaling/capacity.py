@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from floorcast.columns import Metric
+from floorcast.pool import PoolSettings
 from floorcast.replica import Capacity
 
 Floats = npt.NDArray[np.float64]
@@ -43,3 +44,12 @@ def required_replicas(
         load = np.maximum(in_load, out_load)
         binding = np.where(out_load > in_load, Metric.TOKENS_OUT.value, Metric.TOKENS_IN.value)
     return load / capacity.target_utilization, binding
+
+
+def full_load(pool: PoolSettings, tokens_in_per_s: npt.ArrayLike, tokens_out_per_s: npt.ArrayLike) -> Floats:
+    """The replicas that these rates take at full use, of their shape."""
+    replicas, _ = required_replicas(
+        tokens_in_per_s=tokens_in_per_s, tokens_out_per_s=tokens_out_per_s, capacity=pool.capacity, role=pool.role
+    )
+    load: Floats = replicas * pool.capacity.target_utilization
+    return load

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from floorcast.errors import DataError, FloorcastError, PublishError
+from floorcast.service import Service
 from floorcast.units import format_duration
 from pipelines.project import Project
 from pipelines.publishers.files import replace_file
@@ -19,10 +20,12 @@ from pipelines.service.board import Board, Publication, TickTimes
 from pipelines.service.calendars import CalendarReader
 from pipelines.service.clock import advance
 from pipelines.service.decisions import Decisions
+from pipelines.service.facts import FactsReader, Growths, tuned
 from pipelines.service.floors import FloorGrid, grid_of
 from pipelines.service.live import LiveReader
 from pipelines.service.memory import Memory, carried, fresh, read_memory, write_memory
 from pipelines.service.publication import PublicationReader, Stamp, stamp_of
+from pipelines.service.publishing import Publishing
 from pipelines.service.tick import Ticked, fleet_of, tick
 
 DECISIONS = "decisions.json"
@@ -33,6 +36,16 @@ def state_dir(project: Project) -> Path:
     """The folder of what the service remembers."""
     given = project.config.service.state_dir
     return project.output / "service" if given is None else project.base / given
+
+
+def needs_restart(begun: Project, now: Project) -> list[str]:
+    """What is configured otherwise than when the process began, and is only looked at then."""
+    old, new = begun.config.service, now.config.service
+    changed = [f"service.{key}" for key in Service.model_fields if getattr(old, key) != getattr(new, key)]
+    changed = [key for key in changed if key not in ("service.tick", "service.queries")]
+    if state_dir(begun) != state_dir(now) and "service.state_dir" not in changed:
+        changed.append("output.dir")
+    return [f"{key} was changed: restart the service to use it" for key in changed]
 
 
 class Loop:
@@ -50,15 +63,17 @@ class Loop:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load, self._wall, self._monotonic = load, wall, monotonic
-        self._folder = state_dir(project)
+        self._folder, self._begun = state_dir(project), project
+        self._unchanged: list[str] = []
         self._stamp: Stamp | None = stamp_of(project.file)
         self._config_fault: str | None = None
         self._started_at = wall()
         self._ticks, self._times = 0, TickTimes()
         self._board: Board
         self._memory_fault: str | None = None
+        self.publishing = Publishing(wall)
         self._memory = self._remembered(tuple(project.config.pools))
-        self._use(project)
+        self._use(project, LiveReader(project, wall=wall))
 
     @property
     def project(self) -> Project:
@@ -69,12 +84,14 @@ class Loop:
         return self._board
 
     def run(self, stop: threading.Event) -> None:
-        """Tick until told to stop. A tick that takes longer than its time is followed by the next at once."""
+        """Tick until told to stop, from a tick's time after the last one on. A tick that takes longer than its time is
+        followed by the next at once."""
         due = self._monotonic()
-        while not stop.is_set():
-            self.once()
+        while True:
             due = max(due + self._project.config.service.tick.total_seconds(), self._monotonic())
-            stop.wait(due - self._monotonic())
+            if stop.wait(due - self._monotonic()):
+                return
+            self.once()
 
     def close(self) -> None:
         self._live.close()
@@ -92,11 +109,13 @@ class Loop:
             mono_s=self._monotonic(),
             tick_s=self._project.config.service.tick.total_seconds(),
         )
+        if self._facts.changed():
+            self._tune()
         ticked = tick(
             self._fleet,
             self._gridded(publication),
             publication.validity(now),
-            reading.signals,
+            reading.signals._replace(growth=self._growths.read(reading.signals, now)),
             self._calendars.read(now),
             replace(self._memory, clock=clock),
             now,
@@ -115,20 +134,29 @@ class Loop:
             publication=publication,
             decisions=decisions,
             sources=reading.sources,
+            outcomes=self.publishing.outcomes,
             config_fault=self._config_fault,
             faults=(*self._faults(), *reading.faults),
             tick_times=self._times,
         )
+        self.publishing.offer(self._project, self._board)
         return self._board
 
-    def _use(self, project: Project) -> None:
+    def _use(self, project: Project, live: LiveReader) -> None:
         self._project = project
-        self._fleet = fleet_of(project.config.pools)
+        self._facts = FactsReader(project.output)
+        self._facts.changed()
+        self._tune()
         self._memory = carried(self._memory, self._fleet.pools)
         self._publications = PublicationReader(project.output)
         self._calendars = CalendarReader(project.config)
-        self._live = LiveReader(project)
+        self._live = live
         self._grid: tuple[Publication, FloorGrid | None] | None = None
+
+    def _tune(self) -> None:
+        pools = tuned(self._project.config.pools, self._facts.facts)
+        self._fleet = fleet_of(pools)
+        self._growths = Growths(pools, self._facts.facts)
 
     def _reload(self) -> None:
         """Take the configuration file as it is now, if it is valid."""
@@ -138,13 +166,15 @@ class Loop:
         self._stamp = stamp
         try:
             project = self._load()
+            live = LiveReader(project, wall=self._wall)
         except FloorcastError as error:
             self._config_fault = str(error)
             _log.error("the configuration as it was stays in force: %s", error)
             return
         self._config_fault = None
+        self._unchanged = needs_restart(self._begun, project)
         self._live.close()
-        self._use(project)
+        self._use(project, live)
         _log.info("the configuration was read anew")
 
     def _gridded(self, publication: Publication) -> FloorGrid | None:
@@ -174,7 +204,9 @@ class Loop:
         self._memory_fault = None
 
     def _faults(self) -> list[str]:
-        faults = [self._memory_fault] if self._memory_fault else []
+        faults = [
+            fault for fault in (self._memory_fault, self.publishing.fault, self._facts.fault, *self._unchanged) if fault
+        ]
         clock = self._memory.clock
         if clock.doubted:
             way = "forward" if clock.jump_s > 0 else "back"

@@ -70,7 +70,8 @@ def read_memory(folder: Path) -> Memory | None:
     """What was written last; None where nothing was. Raises DataError where the file is damaged."""
     path = folder / FILE
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Not by its path: of a file that is damaged numpy forgets to close it.
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         if int(arrays["format"]) != _FORMAT:
             raise ValueError(f"format {arrays['format']}, not {_FORMAT}")

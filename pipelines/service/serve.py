@@ -1,22 +1,31 @@
-"""The process: the loop in a thread of its own beside what serves it, from the lock to the last request answered."""
+"""The process: the loop, what serves it, and its end."""
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 
 from floorcast.errors import ConfigError
+from floorcast.units import format_duration
+from pipelines.project import Project
+from pipelines.service.api import create_app
+from pipelines.service.external_scaler import Tls, start_scaler
 from pipelines.service.loop import Loop
+from pipelines.service.tokens import token_from
+from pipelines.service.web import WebServer
 
 LOCK = "lock"
 _LOOK_S = 0.5
-"""How often the main thread looks whether the loop still runs; Python delivers signals to that thread."""
+"""How often the main thread looks whether the loop still runs."""
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -67,22 +76,45 @@ def stopping() -> Iterator[threading.Event]:
 
 
 def serve(loop: Loop, stop: threading.Event) -> None:
-    """Decide and serve until told to stop. What ends the loop ends the process with it."""
-    failed: list[BaseException] = []
+    """Decide and serve until told to stop; then let what is under way end, for as long as a request may take.
 
-    def work() -> None:
-        try:
-            loop.run(stop)
-        except BaseException as error:
-            failed.append(error)
-            raise
-        finally:
-            stop.set()
+    What ends the loop ends the process with it. Raises ConfigError where a port cannot be listened on.
+    """
+    project = loop.project
+    settings = project.config.service
+    loop.publishing.begin(project)
+    # Nothing is served before something is decided.
+    loop.once()
+    with ExitStack() as serving:
+        token = token_from(_path(project, settings.token_file), settings.token_env, os.environ)
+        web = WebServer(create_app(loop.board, settings, site=project.site, token=token), settings)
+        serving.callback(web.stop, settings.timeout.total_seconds() + 1)
+        if settings.grpc_port is not None:
+            scaler = start_scaler(loop.board, f"{settings.host}:{settings.grpc_port}", tls=_tls(project))
+            serving.callback(scaler.stop)
+            _log.info("KEDA's external scaler listens on %s:%d", settings.host, scaler.port)
+        web.start()
+        _log.info("listening on %s; a tick each %s", web.address, format_duration(settings.tick))
+        _tick(loop, stop)
+        _log.info("ending: no more requests are taken, those under way are answered")
+    loop.publishing.end(settings.timeout.total_seconds())
 
-    worker = threading.Thread(target=work, name="ticks")
-    worker.start()
-    while not stop.wait(_LOOK_S):
-        pass
-    worker.join()
-    if failed:
-        raise failed[0]
+
+def _tick(loop: Loop, stop: threading.Event) -> None:
+    """Until told to stop, in a thread of its own: Python delivers signals to the main thread."""
+    with ThreadPoolExecutor(1, thread_name_prefix="ticks") as executor:
+        ran = executor.submit(loop.run, stop)
+        while not stop.wait(_LOOK_S) and not ran.done():
+            pass
+        ran.result()
+
+
+def _tls(project: Project) -> Tls | None:
+    given = project.config.service.grpc_tls
+    if given is None:
+        return None
+    return Tls(project.base / given.cert, project.base / given.key, _path(project, given.client_ca))
+
+
+def _path(project: Project, given: str | None) -> Path | None:
+    return None if given is None else project.base / given

@@ -10,8 +10,10 @@ from floorcast.types import FloorSchedule
 from floorcast.units import format_time
 from pipelines.project import Project
 from pipelines.publishers.manifests import write_manifests
+from pipelines.publishers.overlay_file import write_overlay_facts
 from pipelines.publishers.schedule import build_schedule, published_versions, write_schedule
 from pipelines.stages.common import StageResult, count, run_id
+from pipelines.stages.overlay_facts import overlay_facts
 from pipelines.stages.tuned import gates, proofs, tunings_of
 from scaling.fleet_admission import fleet_admission
 from scaling.floors import worst_rungs
@@ -50,6 +52,7 @@ def publish(project: Project, now: datetime) -> PublishResult:
     # store is held from the choice of the version to its record, so that no other process takes the same.
     with open_store(project.store_path) as store:
         schedule = _schedule(project, store, as_of, clock=datetime.now(UTC))
+        tunings = tunings_of(store, at=as_of)
         record_publication(
             store,
             PublicationRecord(
@@ -63,6 +66,7 @@ def publish(project: Project, now: datetime) -> PublishResult:
             ),
         )
     path = write_schedule(schedule, project.output)
+    write_overlay_facts(overlay_facts(project, as_of, tunings), project.output)
     manifests = write_manifests(schedule, project.config, project.output, as_of)
     return PublishResult(
         version=schedule.version,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from urllib.parse import unquote
 
 import httpx
@@ -44,12 +44,27 @@ class Series(BaseModel):
     values: list[tuple[Annotated[float, Field(allow_inf_nan=False)], float]]
 
 
-class _Data(BaseModel):
+class Point(BaseModel):
+    """Labels, and a time and value as those of Series."""
+
+    metric: dict[str, str]
+    value: tuple[Annotated[float, Field(allow_inf_nan=False)], float]
+
+
+class _Matrix(BaseModel):
     resultType: Literal["matrix"]  # noqa: N815
     result: list[Series]
 
 
-class _Answer(BaseModel):
+class _Vector(BaseModel):
+    resultType: Literal["vector"]  # noqa: N815
+    result: list[Point]
+
+
+_Data = TypeVar("_Data", _Matrix, _Vector)
+
+
+class _Answer(BaseModel, Generic[_Data]):
     status: Literal["success"]
     data: _Data
     warnings: list[str] = []
@@ -102,6 +117,10 @@ class PrometheusClient:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connections."""
         self._http.close()
 
     def samples(self, selector: str, *, end: datetime, span: timedelta) -> list[Series]:
@@ -109,14 +128,20 @@ class PrometheusClient:
 
         Raises DataError where the server does not answer with all of them.
         """
-        return self._post("query", {"query": f"{selector}[{round(span.total_seconds() * 1000)}ms]"} | _time(end))
+        query = f"{selector}[{round(span.total_seconds() * 1000)}ms]"
+        return self._post("query", {"query": query} | _time(end), _Answer[_Matrix]).result
+
+    def instant(self, promql: str) -> list[Point]:
+        """The query's value now, by the server's clock. Raises DataError as `samples`."""
+        return self._post("query", {"query": promql}, _Answer[_Vector]).result
 
     def query_range(self, promql: str, *, start: datetime, end: datetime, step: timedelta) -> list[Series]:
         """The query's value at `start`, every `step` after it, up to `end`. Raises DataError as `samples`."""
         times = {"start": start.timestamp(), "end": end.timestamp(), "step": step.total_seconds()}
-        return self._post("query_range", {"query": promql} | {key: f"{value:.3f}" for key, value in times.items()})
+        form = {"query": promql} | {key: f"{value:.3f}" for key, value in times.items()}
+        return self._post("query_range", form, _Answer[_Matrix]).result
 
-    def _post(self, path: str, form: dict[str, str]) -> list[Series]:
+    def _post(self, path: str, form: dict[str, str], kind: type[_Answer[_Data]]) -> _Data:
         backoff = wait_random_exponential(multiplier=self._backoff_s, max=30)
 
         def wait_s(state: RetryCallState) -> float:
@@ -131,11 +156,12 @@ class PrometheusClient:
             reraise=True,
         )
         try:
-            return retrying(self._once, path, form | _WHOLE)
+            found: _Data = retrying(self._once, path, form | _WHOLE, kind)
+            return found
         except _TransientError as error:
             raise self._error(f"{error.what}, {self._attempts} times in a row", error.remedy) from None
 
-    def _once(self, path: str, form: dict[str, str]) -> list[Series]:
+    def _once(self, path: str, form: dict[str, str], kind: type[_Answer[_Data]]) -> _Data:
         try:
             response = self._send(path, form)
         except httpx.TimeoutException:
@@ -155,7 +181,7 @@ class PrometheusClient:
                 f"the connection failed ({self._scrubbed(str(error)) or type(error).__name__})",
                 "check `url`, and that the server runs and can be reached from here",
             ) from None
-        return self._read(response)
+        return self._read(response, kind)
 
     def _send(self, path: str, form: dict[str, str]) -> httpx.Response:
         deadline = time.monotonic() + self._source.timeout.total_seconds()
@@ -169,7 +195,7 @@ class PrometheusClient:
             kept = {name: response.headers[name] for name in ("Date", "Retry-After") if name in response.headers}
             return httpx.Response(response.status_code, headers=kept, content=bytes(body), request=response.request)
 
-    def _read(self, response: httpx.Response) -> list[Series]:
+    def _read(self, response: httpx.Response, kind: type[_Answer[_Data]]) -> _Data:
         status = response.status_code
         if status == 429 or status >= 500:
             said, wait = f"the server answered {status}{self._message(response)}", _retry_after(response)
@@ -186,7 +212,7 @@ class PrometheusClient:
         if status != 200:
             raise self._refusal(response)
         try:
-            answer = _Answer.model_validate_json(response.content)
+            answer = kind.model_validate_json(response.content)
         except ValidationError as error:
             raise self._misread(response, error) from None
         # Prometheus 2.48 to 2.54 puts advice about the query among the warnings.
@@ -196,7 +222,7 @@ class PrometheusClient:
             raise _TransientError(
                 f"partial data, refused ({said})", "mend the part of the server that is down; then this is read again"
             )
-        return answer.data.result
+        return answer.data
 
     def _refusal(self, response: httpx.Response) -> DataError:
         status = response.status_code

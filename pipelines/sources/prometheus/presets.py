@@ -155,6 +155,16 @@ def matchers(labels: Iterable[tuple[str, str]], *, where: str) -> str:
     return ",".join(parts)
 
 
+def any_of(label: str, values: Collection[str]) -> str:
+    """A matcher of any of these values of a label.
+
+    >>> any_of("model_name", ["llama", "phi"])
+    'model_name=~"llama|phi"'
+    """
+    pattern = "|".join(re.escape(value) for value in values)
+    return f'{label}=~"{pattern.translate(_ESCAPES)}"'
+
+
 def selector(names: Collection[str], labels: str) -> str:
     """A selector of the metrics called any of `names`, with `labels` from `matchers`.
 

@@ -15,7 +15,7 @@ from floorcast.units import EPOCH
 from pipelines.sources.prometheus.client import PrometheusClient
 from pipelines.sources.prometheus.presets import matchers
 
-_NAMES = {
+POD_NAMES = {
     "Deployment": "{}-[a-z0-9]+-[a-z0-9]{{5}}",
     "StatefulSet": "{}-[0-9]+",
     "LeaderWorkerSet": "{}-[0-9]+",
@@ -38,7 +38,7 @@ def read_starts(
 
     Raises ConfigError and DataError as `import_prometheus` does.
     """
-    pods = measure.pods or _NAMES[target.kind].format((target.name or pool).replace(".", "[.]"))
+    pods = measure.pods or POD_NAMES[target.kind].format((target.name or pool).replace(".", "[.]"))
     own = matchers(
         [("namespace", target.namespace), *measure.match.items()], where=f"pools.{pool}.startup.measure.match"
     )

@@ -18,6 +18,7 @@ import pytest
 from floorcast.columns import DEMAND, FORECASTS, QUANTILE_COLUMNS, Metric, conform, empty
 from floorcast.config import Config
 from floorcast.parsing import parse_config
+from floorcast.pool import Pool
 from floorcast.service import Service
 from floorcast.types import FloorSchedule
 from pipelines.publishers.outcome import Outcome
@@ -215,3 +216,8 @@ def until() -> Callable[[Callable[[], bool]], None]:
             time.sleep(0.02)
 
     return wait
+
+
+@pytest.fixture
+def pool(config: Config) -> Pool:
+    return config.pools["chat-70b"]
