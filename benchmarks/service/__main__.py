@@ -1,4 +1,5 @@
-"""The service: `GET /v1/floors` under load beside a static file of the same size, and a day of ticks in memory.
+"""The service: `GET /v1/floors` under load beside a static file of the same size, a day of ticks in memory, and
+a tick over as many pools.
 
 The server has one core, the load another. Floors and file take turns of a tick each, so that both meet the same
 disturbances.
@@ -20,6 +21,7 @@ from benchmarks.report import parser, write
 from benchmarks.service.load import Answers, ask
 from benchmarks.service.memory import POOLS as POOLS_IN_MEMORY
 from benchmarks.service.memory import growth_mb
+from benchmarks.service.ticks import tick_ms
 
 POOLS, PER_S, TURN_S, TURNS = 5000, 500.0, 15.0, 2
 FLOORS, FILE = "/v1/floors", "/same-size.json"
@@ -58,6 +60,7 @@ def main() -> None:
     write(
         "service",
         summary={
+            "tick_ms_5000": tick_ms(POOLS),
             "p99_ms": floors.quantile_ms(0.99),
             "p99_static_ms": file.quantile_ms(0.99),
             "p99_ratio": floors.quantile_ms(0.99) / file.quantile_ms(0.99),

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from floorcast.errors import DataError, FloorcastError, PublishError
@@ -29,6 +29,7 @@ from pipelines.service.publishing import Publishing
 from pipelines.service.tick import Ticked, fleet_of, tick
 
 DECISIONS = "decisions.json"
+_CLOCKS_APART = timedelta(minutes=1)
 _log = logging.getLogger("floorcast.service")
 
 
@@ -136,7 +137,7 @@ class Loop:
             sources=reading.sources,
             outcomes=self.publishing.outcomes,
             config_fault=self._config_fault,
-            faults=(*self._faults(), *reading.faults),
+            faults=(*self._faults(publication, now), *reading.faults),
             tick_times=self._times,
         )
         self.publishing.offer(self._project, self._board)
@@ -203,11 +204,16 @@ class Loop:
             return
         self._memory_fault = None
 
-    def _faults(self) -> list[str]:
+    def _faults(self, publication: Publication, now: datetime) -> list[str]:
         faults = [
             fault for fault in (self._memory_fault, self.publishing.fault, self._facts.fault, *self._unchanged) if fault
         ]
-        clock = self._memory.clock
+        schedule, clock = publication.schedule, self._memory.clock
+        if schedule is not None and schedule.issued_at > now + _CLOCKS_APART:
+            faults.append(
+                f"the schedule was issued {format_duration(schedule.issued_at - now)} ahead of this clock: until its "
+                "windows begin floors are those known last"
+            )
         if clock.doubted:
             way = "forward" if clock.jump_s > 0 else "back"
             faults.append(

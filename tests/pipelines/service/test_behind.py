@@ -88,3 +88,16 @@ def test_without_a_newer_one_before_the_kept_version_decides(tmp_path: Path) -> 
     publish(project.output, 1, 12)
     os.truncate(project.output / "schedule.json", 100)
     assert floor_of_a_new_process(project)[0] == 12
+
+
+def test_a_schedule_from_the_future_decides_nothing_yet_and_is_told(tmp_path: Path) -> None:
+    """Issued at 09:00 and read at 08:00: its windows have not begun, so that the floor is bounds.min."""
+    (tmp_path / "floorcast.yaml").write_text(CONFIG)
+    project = load_project(tmp_path / "floorcast.yaml", environment=os.environ)
+    publish(project.output, 1, 12)
+    early = NOW - timedelta(hours=1)
+    loop = Loop(project, lambda: project, wall=lambda: early, monotonic=lambda: 0.0)
+    board = loop.once()
+    loop.close()
+    assert (board.decisions["chat"].floor, board.decisions["chat"].floor_source) == (1, "held")
+    assert [fault.partition(":")[0] for fault in board.faults] == ["the schedule was issued 1h ahead of this clock"]
