@@ -71,8 +71,10 @@ def read_minutes(pair: Pair, *, seed: int) -> list[Minutes]:
 
 
 def demo_minutes(*, days: int) -> list[Minutes]:
-    """The classes of `floorcast demo`, as `benchmarks.forecast` has them; minutes not observed are bridged."""
+    """The classes of `floorcast demo`, as `benchmarks.forecast` has them; minutes not observed are bridged,
+    and those in which every class reads 0, an outage, as the recordings' are."""
     rows = generate_minutes(end=DEMO_END, days=days, rng=np.random.default_rng(DEMO_SEED))
+    rows = rows.filter(pl.col("tokens_in").sum().over("minute_start") > 0)
     first: datetime = DEMO_END - timedelta(days=days)
     every = np.arange(days * MINUTES_PER_DAY)
     made = []

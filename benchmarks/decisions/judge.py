@@ -23,6 +23,8 @@ MISSED = -1.0
 """The gap closed where the overlay keeps the promise and what the gate picked does not, at no setting."""
 _FINE = 36
 _UTILIZATIONS = {OVERLAY: (0.15, 1.3), FLOORS: (0.3, 1.6)}
+_STILL_LOWER = tuple(np.geomspace(0.08, 0.14, 6).tolist())
+"""Of the overlay alone on the judged days: bursts from next to nothing leave it no other way to keep a promise."""
 _MARGINS = np.linspace(-0.9, 1.5, 9)
 
 
@@ -50,6 +52,7 @@ def judge(task: Task) -> Judged:
         for policy, utilizations in _UTILIZATIONS.items()
         for utilization in np.geomspace(*utilizations, _FINE).tolist()
     ]
+    lanes += [Lane(OVERLAY, tuned[OVERLAY].variant, utilization) for utilization in _STILL_LOWER]
     lanes += _others(task, tuned[OVERLAY])
     result = run(task, lanes, first=judged, last=len(task.load))
     picked = FLOORS if told.opened else OVERLAY

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from benchmarks.decisions.__main__ import summarise, summary_of
-from benchmarks.decisions.data import MEAN_REPLICAS, Minutes, is_on_off, load_of, pool_of, read_minutes
+from benchmarks.decisions.data import MEAN_REPLICAS, Minutes, demo_minutes, is_on_off, load_of, pool_of, read_minutes
 from benchmarks.decisions.judge import with_pick
 from benchmarks.decisions.policies import Lane, Variant, live_rate, others_floors, run, task_of
 from benchmarks.decisions.table import render
@@ -33,6 +33,14 @@ def test_minutes_are_drawn_around_each_windows_rate(pair: Pair) -> None:
     np.testing.assert_allclose(by_name["made/client-3"].tokens_in, by_name["made/client-3"].requests * 130)
     parts = sum(one.requests for name, one in by_name.items() if name != "made/all")
     np.testing.assert_allclose(parts, by_name["made/all"].requests)
+
+
+def test_the_outage_of_the_demo_fleet_is_bridged() -> None:
+    """Fifty minutes of zeros on a workday's afternoon of all classes, within the last days."""
+    made = demo_minutes(days=5)
+    assert {one.name for one in made} >= {"demo/chat", "demo/batch"}
+    assert all(len(one.tokens_in) == 5 * DAY for one in made)
+    assert (np.sum([one.tokens_in for one in made], axis=0) > 0).all()
 
 
 def test_the_same_seed_draws_the_same(pair: Pair) -> None:
