@@ -56,8 +56,10 @@ def load_project(file: Path, *, environment: Mapping[str, str], settings: Mappin
             f"cannot be read: {reason}", where=str(file), remedy="name a readable YAML file in UTF-8"
         ) from None
     config = parse_config(text, file=str(file), environment=environment, settings=settings)
-    sources = tuple(_anchored(source, file.resolve().parent) for source in config.sources)
-    return Project(file.resolve(), config.model_copy(update={"sources": sources}))
+    # Links are kept: what they lead to may be replaced as a whole, as a ConfigMap's folder is, and be gone then.
+    file = file.absolute()
+    sources = tuple(_anchored(source, file.parent) for source in config.sources)
+    return Project(file, config.model_copy(update={"sources": sources}))
 
 
 def _anchored(source: Source, base: Path) -> Source:

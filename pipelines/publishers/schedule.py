@@ -119,7 +119,9 @@ def write_schedule(schedule: FloorSchedule, folder: Path) -> Path:
 
 def published_versions(folder: Path) -> list[int]:
     """The versions kept in `folder`, whether or not a database knows of them."""
-    return [int(kept.stem[1:]) for kept in (folder / KEPT).glob("v[0-9]*.json")]
+    numbers = (kept.stem.removeprefix("v") for kept in (folder / KEPT).glob("v[0-9]*.json"))
+    # What else lies there, such as someone's copy of a version, is none.
+    return [int(number) for number in numbers if number.isascii() and number.isdigit()]
 
 
 def read_schedule(path: Path) -> FloorSchedule:
@@ -135,7 +137,7 @@ def read_schedule(path: Path) -> FloorSchedule:
         raise PublishError(
             f"cannot be read: {error.strerror}", where=str(path), remedy="run `floorcast publish`, or check the path"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PublishError(f"not JSON: {error}", where=str(path), remedy=restore) from None
     number = document.get("schema") if isinstance(document, dict) else None
     if isinstance(number, int) and number > SCHEDULE_SCHEMA_VERSION:

@@ -23,7 +23,7 @@ from pipelines.service.decisions import Decisions
 from pipelines.service.facts import FactsReader, Growths, tuned
 from pipelines.service.floors import FloorGrid, grid_of
 from pipelines.service.live import LiveReader
-from pipelines.service.memory import Memory, carried, fresh, read_memory, write_memory
+from pipelines.service.memory import Memory, carried, fresh, joined, read_memory, write_memory
 from pipelines.service.publication import PublicationReader, Stamp, stamp_of
 from pipelines.service.publishing import Publishing
 from pipelines.service.tick import Ticked, fleet_of, tick
@@ -73,7 +73,8 @@ class Loop:
         self._board: Board
         self._memory_fault: str | None = None
         self.publishing = Publishing(wall)
-        self._memory = self._remembered(tuple(project.config.pools))
+        self._memory = self._everything = self._remembered(tuple(project.config.pools))
+        self._publications, self._facts = PublicationReader(project.output), FactsReader(project.output)
         self._use(project, LiveReader(project, wall=wall))
 
     @property
@@ -145,11 +146,13 @@ class Loop:
 
     def _use(self, project: Project, live: LiveReader) -> None:
         self._project = project
-        self._facts = FactsReader(project.output)
+        if self._publications.folder != project.output:
+            self._publications, self._facts = PublicationReader(project.output), FactsReader(project.output)
         self._facts.changed()
         self._tune()
-        self._memory = carried(self._memory, self._fleet.pools)
-        self._publications = PublicationReader(project.output)
+        # A pool that leaves the configuration by mistake, and comes back, finds its floor.
+        self._everything = joined(self._memory, self._everything)
+        self._memory = carried(self._everything, self._fleet.pools)
         self._calendars = CalendarReader(project.config)
         self._live = live
         self._grid: tuple[Publication, FloorGrid | None] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,10 +46,17 @@ def carried(memory: Memory, pools: Sequence[str]) -> Memory:
         return memory
     added = [name for name in pools if name not in memory.pools]
     place = {name: lane for lane, name in enumerate((*memory.pools, *added))}
-    lanes = [place[name] for name in pools]
+    lanes = np.array([place[name] for name in pools], dtype=np.int64)
     floors = concatenate([memory.floors, unknown_floors(len(added))])
     state = concatenate([memory.state, begin(len(added), memory.clock.overlay_s)])
     return Memory(tuple(pools), memory.clock, take(floors, lanes), take(state, lanes))
+
+
+def joined(newer: Memory, older: Memory) -> Memory:
+    """What is known of the pools of either."""
+    rest = carried(older, [name for name in older.pools if name not in newer.pools])
+    floors, state = concatenate([newer.floors, rest.floors]), concatenate([newer.state, rest.state])
+    return Memory((*newer.pools, *rest.pools), newer.clock, floors, state)
 
 
 def write_memory(memory: Memory, folder: Path) -> None:
@@ -84,7 +92,8 @@ def read_memory(folder: Path) -> Memory | None:
             raise ValueError("a clock without a time")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        # A damaged archive may also say of itself that it is encrypted, compressed, or of a newer version.
         raise DataError(
             f"cannot be read: {error}", where=str(path), remedy="nothing need be done: the overlay begins anew"
         ) from None
