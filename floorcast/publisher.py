@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from floorcast.pool import Target
-from floorcast.section import Name, Section
+from floorcast.section import Fraction, Name, Section
 from floorcast.units import Duration, format_duration
 
 if TYPE_CHECKING:
@@ -45,6 +45,89 @@ class ParquetPublisher(PublisherEntry):
     """The same table as `schedule.parquet`, with its types."""
 
     kind: Literal["parquet"] = Field(description="`schedule.parquet`")
+
+
+class CronPublisher(PublisherEntry):
+    """KEDA ScaledObjects whose floors are dated cron triggers in UTC, `cron/POOL.yaml`: they go on where floorcast and
+    all that reads its schedule are gone."""
+
+    kind: Literal["cron"] = Field(description="`cron/POOL.yaml`")
+    triggers: int = Field(
+        default=24, ge=1, le=200, description="triggers of a pool at most; neighbouring floors are merged to the higher"
+    )
+    overlap: Duration = Field(
+        default=timedelta(minutes=2),
+        description="how long a trigger goes on beside the next, since KEDA dips where two abut; whole minutes",
+    )
+    hold: Duration = Field(
+        default=timedelta(days=7),
+        description="how long after the horizon the last floor goes on if nothing replaces the manifest, at most 180d",
+    )
+    tolerance: Fraction = Field(
+        default=0.1,
+        ge=0,
+        lt=1,
+        description="of the cluster's autoscalers, past which floors are raised; 0 sends the bare floor",
+    )
+
+    @model_validator(mode="after")
+    def _whole_minutes(self) -> Self:
+        minute = timedelta(minutes=1)
+        if self.overlap < minute or self.overlap % minute or self.overlap > timedelta(hours=1):
+            raise PydanticCustomError(
+                "bad_overlap",
+                "overlap {overlap} is not whole minutes up to an hour",
+                {"overlap": format_duration(self.overlap), "at": ("overlap",), "hint": "use 1m or 2m"},
+            )
+        if self.hold > timedelta(days=180):
+            raise PydanticCustomError(
+                "bad_hold",
+                "hold {hold} is more than half a year, and dated triggers come again every year",
+                {"hold": format_duration(self.hold), "at": ("hold",), "hint": "use a few days"},
+            )
+        return self
+
+
+class AwsPublisher(PublisherEntry):
+    """Documents for AWS Application Auto Scaling, `aws/POOL/`: the minimum now, and scheduled actions for later."""
+
+    kind: Literal["aws"] = Field(description="`aws/POOL/`, and `aws/apply.sh` that hands them to the AWS CLI")
+    service_namespace: Literal["sagemaker", "ecs", "ec2", "custom-resource"] = Field(
+        description="whose scalable targets they are"
+    )
+    scalable_dimension: Literal[
+        "sagemaker:inference-component:DesiredCopyCount",
+        "sagemaker:variant:DesiredInstanceCount",
+        "ecs:service:DesiredCount",
+        "ec2:spot-fleet-request:TargetCapacity",
+        "custom-resource:ResourceType:Property",
+    ] = Field(description="what of them is scaled")
+    resources: dict[Name, str] = Field(
+        min_length=1,
+        description="by pool the resource id, as in `service/llm/chat-70b` or `inference-component/chat-70b`",
+    )
+    actions: int = Field(
+        default=24,
+        ge=1,
+        le=200,
+        description="scheduled actions of a pool, always so many, so that each publication replaces those before it; "
+        "neighbouring floors are merged to the higher",
+    )
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if not self.scalable_dimension.startswith(f"{self.service_namespace}:"):
+            raise PydanticCustomError(
+                "dimension_of_another_service",
+                "scalable_dimension {dimension} is not one of {namespace}",
+                {
+                    "dimension": self.scalable_dimension,
+                    "namespace": self.service_namespace,
+                    "at": ("scalable_dimension",),
+                    "hint": "write both as the AWS documentation does, as in ecs and ecs:service:DesiredCount",
+                },
+            )
+        return self
 
 
 class LivePublisher(PublisherEntry):
@@ -146,7 +229,8 @@ class KubernetesPublisher(LivePublisher):
 
 
 Publisher = Annotated[
-    CsvPublisher | ParquetPublisher | DynamoPublisher | KubernetesPublisher, Field(discriminator="kind")
+    CsvPublisher | ParquetPublisher | CronPublisher | AwsPublisher | DynamoPublisher | KubernetesPublisher,
+    Field(discriminator="kind"),
 ]
 
 DYNAMO_FIELDS = {
@@ -188,7 +272,28 @@ def check_publishers(config: Config) -> None:
                 )
         if isinstance(entry, DynamoPublisher):
             _check_dynamo(config, entry, at)
+        if isinstance(entry, AwsPublisher):
+            _check_aws(config, entry, at)
     _check_objects(config)
+
+
+def _check_aws(config: Config, entry: AwsPublisher, at: tuple[str, ...]) -> None:
+    carried = pools_of(config, entry)
+    odd = sorted(set(carried) ^ set(entry.resources))
+    if odd:
+        lacks = odd[0] in carried
+        raise PydanticCustomError(
+            "resources_unmatched",
+            "publisher {name} carries {pool}, whose resource id is not given"
+            if lacks
+            else "publisher {name} gives a resource id of {pool}, which it does not carry",
+            {
+                "name": entry.label,
+                "pool": odd[0],
+                "at": (*at, "resources"),
+                "hint": "give each pool that it carries a resource id, and no other; `pools` says which it carries",
+            },
+        )
 
 
 def _check_dynamo(config: Config, entry: DynamoPublisher, at: tuple[str, ...]) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
-from pipelines.cli.output import SHORT, say, say_json
+from pipelines.cli.outcomes import say_outcomes
+from pipelines.cli.output import NOT_EVERYWHERE, SHORT, say, say_json
 from pipelines.prefect_settings import prepare
 from pipelines.project import Project
 
@@ -31,24 +32,30 @@ def register(app: typer.Typer) -> None:
         """Run the whole line once: ingest, fit what is stale, forecast, plan, publish, evaluate, dashboard.
 
         A stage other than plan and publish may fail: floors are then made from what is stored, and the exit
-        code is 8. Where all went well but a floor is less than it should be, for its bounds, a ceiling or a quota,
-        the exit code is 9.
+        code is 8. Where all stages went well but a publisher did not bring a floor to where it belongs, it is 10.
+        Where that went well too but a floor is less than it should be, for its bounds, a ceiling or a quota, it is 9.
 
         \b
         Example:
           floorcast cycle --config floorcast.yaml --now 2026-11-30T08:50
         """
         from pipelines.stages.plan import PlanResult
+        from pipelines.stages.publish import PublishResult
 
         project = project_of(config, data)
         done = run(project, now_or(now))
+        published = [one.result for one in done.runs if isinstance(one.result, PublishResult)]
         if as_json:
             say_json(document(done))
         else:
             for line in lines(done):
                 say(line)
+            for one in published:
+                say_outcomes(one.outcomes)
         if done.failed:
             raise typer.Exit(STAGE_FAILED)
+        if any(one.at_fault for one in published):
+            raise typer.Exit(NOT_EVERYWHERE)
         if any(isinstance(one.result, PlanResult) and one.result.shortfalls for one in done.runs):
             raise typer.Exit(SHORT)
 

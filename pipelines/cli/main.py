@@ -30,7 +30,8 @@ from pipelines.cli import (
 EPILOG = """\
 Exit codes: 0 done; 1 unexpected; 2 configuration or usage; 3 input data; 4 database; 5 forecast; 6 publication;
 7 not found; 8 a cycle that published although a stage failed; 9 a plan or cycle with a floor that is
-less than it should be; 130 interrupted; 143 terminated.
+less than it should be; 10 a publish or cycle with a publisher that failed or met a conflict; 130 interrupted;
+143 terminated.
 """
 
 INTERRUPTED = 130

@@ -20,6 +20,9 @@ _WIDEST = 10_000
 SHORT = 9
 """Exit code of a plan that is done, but in which some floor is less than it should be."""
 
+NOT_EVERYWHERE = 10
+"""Exit code of a publication that is written, but that some publisher did not bring to where it belongs."""
+
 
 def say(text: str = "") -> None:
     typer.echo(text)

@@ -18,7 +18,8 @@ from pipelines.cli.options import (
     project_of,
     time_of,
 )
-from pipelines.cli.output import SHORT, say, say_json
+from pipelines.cli.outcomes import say_outcomes
+from pipelines.cli.output import NOT_EVERYWHERE, SHORT, say, say_json
 from pipelines.project import Project
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ HELP = {
     "fit": "Choose and fit a model for every class and metric.",
     "forecast": "Forecast from the stored fits and the newest demand.",
     "plan": "Turn the newest forecasts into floors.",
-    "publish": "Publish the planned floors as a schedule and manifests.",
+    "publish": "Publish the planned floors: schedule, manifests and publishers.",
     "evaluate": "Judge the stored forecasts against what came.",
     "dashboard": "Write the dashboards as a site that opens from disk.",
 }
@@ -36,6 +37,7 @@ HELP = {
 
 def run_and_say(name: str, stage: Stage, project: Project, now: datetime, *, as_json: bool) -> None:
     from pipelines.stages.plan import PlanResult
+    from pipelines.stages.publish import PublishResult
     from pipelines.stages.runner import run_stage
 
     run = run_stage(name, stage, project, now)
@@ -43,8 +45,12 @@ def run_and_say(name: str, stage: Stage, project: Project, now: datetime, *, as_
         say_json({"stage": name, "seconds": round(run.seconds, 3), **run.result.model_dump(mode="json")})
     else:
         say(f"{name}: {run.result.summary} ({run.seconds:.1f} s)")
+        if isinstance(run.result, PublishResult):
+            say_outcomes(run.result.outcomes)
     if isinstance(run.result, PlanResult) and run.result.shortfalls:
         raise typer.Exit(SHORT)
+    if isinstance(run.result, PublishResult) and run.result.at_fault:
+        raise typer.Exit(NOT_EVERYWHERE)
 
 
 FromOption = Annotated[

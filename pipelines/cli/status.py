@@ -47,12 +47,13 @@ def register(app: typer.Typer) -> None:
 
 
 def gather(project: Project, now: datetime) -> dict[str, Any]:
-    """Publication and its floors due now by pool, settings that were tuned, how far each source is read, demand and
-    fits by class (with every one that is configured), what of it changed under the newest forecasts, drift of the last
-    days, all findings, and the last runs.
+    """Publication and its floors due now by pool, what each publisher last did, settings that were tuned, how far each
+    source is read, demand and fits by class (with every one that is configured), what of it changed under the newest
+    forecasts, drift of the last days, all findings, and the last runs.
 
     Raises NotFoundError where there is no store.
     """
+    from pipelines.publishers.record import read_record
     from pipelines.stages.common import HISTORY
     from pipelines.stages.startups import said_startups, with_measured_startups
     from pipelines.stages.tuned import tunings_of
@@ -90,6 +91,7 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
         else pools_now(
             FloorSchedule.model_validate_json(publication.schedule), floors, now=now, step=project.config.step
         ),
+        "publishers": [one.model_dump(mode="json") for one in read_record(project.output).outcomes],
         "startups": said_startups(with_measured_startups(project, as_of)),
         "tuned": said_tunings(project.config, tunings),
         "sources": [

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from floorcast.units import format_duration
+from pipelines.cli.outcomes import say_outcomes
 from pipelines.cli.output import local, say, say_table
 from pipelines.cli.status_floors import say_counts, say_pools
 from pipelines.project import Project
@@ -15,10 +16,13 @@ SHOWN = timedelta(days=7)
 
 
 def say_status(found: dict[str, Any], project: Project, now: datetime) -> None:
+    from pipelines.publishers.outcome import Outcome
+
     _say_publication(found, project.config.zone)
     if found["pools"]:
         say()
         say_pools(found["pools"], project.config.zone)
+    say_outcomes([Outcome.model_validate(one) for one in found["publishers"]])
     if found["startups"] or found["tuned"]:
         say()
     for pool, startup in found["startups"].items():

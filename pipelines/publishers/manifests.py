@@ -5,6 +5,7 @@ The floor is the object's own minimum, the one place that no tolerance, scale-up
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ _POD_SUFFIXES = {"Deployment": "-[a-z0-9]+-[a-z0-9]{5}", "StatefulSet": "-[0-9]+
 _PERIOD_MAX = timedelta(minutes=30)
 _STABILIZATION_MAX = timedelta(hours=1)
 
-_TITLE = "# floorcast, mode "
+TITLE = "# floorcast, mode "
 """How a manifest of ours begins."""
 
 
@@ -149,7 +150,7 @@ def write_manifests(schedule: FloorSchedule, config: Config, folder: Path, now: 
             ("hpa", HPA, horizontal_pod_autoscaler(name, pool, window, schedule)),
         ):
             path = folder / kind / f"{name}.yaml"
-            publisher = _publisher_of(config, name, published)
+            publisher = publisher_of(config, name, published)
             lines = _header(name, pool, window, schedule, manifest, publisher)
             header = "".join(f"# {line}".rstrip() + "\n" for line in lines)
             if publisher:
@@ -157,14 +158,19 @@ def write_manifests(schedule: FloorSchedule, config: Config, folder: Path, now: 
                 del manifest["spec"][published.minimum]
             replace_file(path, header + yaml.safe_dump(manifest, sort_keys=False, width=120))
             written.append(path)
-    for path in {*folder.glob("keda/*.yaml"), *folder.glob("hpa/*.yaml")} - set(written):
-        # Applied with the folder, one of a pool that is gone would keep its last floor for ever.
-        if path.read_text(encoding="utf-8").startswith(_TITLE):
-            path.unlink()
+    prune((*folder.glob("keda/*.yaml"), *folder.glob("hpa/*.yaml")), kept=written)
     return written
 
 
-def _publisher_of(config: Config, pool: str, kind: Kind) -> str | None:
+def prune(found: Iterable[Path], *, kept: Iterable[Path]) -> None:
+    """Remove the manifests among `found` that we wrote before and not this time: applied with the folder, one of a pool
+    that is gone would keep its last floor for ever."""
+    for path in set(found) - set(kept):
+        if path.read_text(encoding="utf-8").startswith(TITLE):
+            path.unlink()
+
+
+def publisher_of(config: Config, pool: str, kind: Kind) -> str | None:
     """The publisher that applies the minimum of a pool's object of that kind."""
     entries = (entry for entry in config.publishers if isinstance(entry, KubernetesPublisher))
     return next((one.label for one in entries if KINDS[one.object] is kind and one.carries(pool)), None)
@@ -193,7 +199,7 @@ def _header(
     of_this = "of this file " if publisher else ""
     held = "" if minimum == window.min_replicas else f", held to {minimum}"
     return [
-        f"{_TITLE.removeprefix('# ')}{schedule.mode}: {of_this}nothing has been applied to a cluster.",
+        f"{TITLE.removeprefix('# ')}{schedule.mode}: {of_this}nothing has been applied to a cluster.",
         f"{manifest['kind']} of pool {name}: floor {window.min_replicas}{held}, from {format_time(window.start)} "
         f"to {format_time(window.end)}.",
         "",

@@ -16,6 +16,8 @@ from pathlib import Path
 from floorcast.config import Config
 from floorcast.errors import FloorcastError, PublishError
 from floorcast.publisher import (
+    AwsPublisher,
+    CronPublisher,
     CsvPublisher,
     DynamoPublisher,
     KubernetesPublisher,
@@ -26,6 +28,8 @@ from floorcast.publisher import (
 )
 from floorcast.types import FloorSchedule
 from floorcast.units import format_duration, format_time
+from pipelines.publishers.aws import write_aws
+from pipelines.publishers.cron import write_cron
 from pipelines.publishers.dynamo import DynamoPlanner
 from pipelines.publishers.kubernetes import Kubernetes
 from pipelines.publishers.manifests import short_reason
@@ -83,15 +87,44 @@ def write_documents(schedule: FloorSchedule, config: Config, folder: Path, now: 
                 write = partial(write_csv, schedule, pools, folder)
             case ParquetPublisher():
                 write = partial(write_parquet, schedule, pools, folder)
+            case CronPublisher():
+                write = partial(write_cron, schedule, config, entry, pools, folder, now)
+            case AwsPublisher():
+                write = partial(write_aws, schedule, config, entry, pools, folder, now)
             case _:
                 continue
         did: Did = "written"
         try:
             note = str(write().relative_to(folder))
-        except PublishError as error:
+        except FloorcastError as error:
             did, note = "failed", str(error)
         outcomes.append(Outcome(publisher=entry.label, pool=ALL_POOLS, at=now, did=did, note=note))
     return outcomes
+
+
+def publish_everywhere(
+    schedule: FloorSchedule, config: Config, folder: Path, as_of: datetime, *, clock: datetime
+) -> tuple[Outcome, ...]:
+    """Write all documents and run the live publishers that carry floors, for the schedule that was just written.
+
+    Live publishers are for now alone: a schedule that is not in force by the clock, as of a run on history, is
+    `expired` for them. Raises PublishError where the outcomes cannot be recorded.
+    """
+    outcomes = write_documents(schedule, config, folder, as_of)
+    labels = [entry.label for entry in config.publishers]
+    if outcomes:
+        record_outcomes(folder, outcomes, publishers=labels)
+    live = [entry for entry in config.publishers if isinstance(entry, LivePublisher) and entry.value == "floor"]
+    if not live:
+        return tuple(outcomes)
+    if schedule.issued_at <= clock < schedule.valid_until:
+        wanted: dict[Value, list[Wanted]] = {"floor": wanted_floors(schedule, config, clock)}
+        return (*outcomes, *run_publishers(config, folder, wanted, now=clock))
+    note = f"this run stands for {format_time(as_of)}, which is not now: nothing was looked at"
+    return (
+        *outcomes,
+        *(Outcome(publisher=entry.label, pool=ALL_POOLS, at=clock, did="expired", note=note) for entry in live),
+    )
 
 
 def run_publishers(

@@ -11,6 +11,8 @@ from floorcast.units import format_time
 from pipelines.project import Project
 from pipelines.publishers.manifests import write_manifests
 from pipelines.publishers.overlay_file import write_overlay_facts
+from pipelines.publishers.outcome import AT_FAULT, Outcome
+from pipelines.publishers.run import publish_everywhere
 from pipelines.publishers.schedule import build_schedule, published_versions, write_schedule
 from pipelines.stages.common import StageResult, count, run_id
 from pipelines.stages.overlay_facts import overlay_facts
@@ -33,11 +35,19 @@ class PublishResult(StageResult):
     pools: int
     windows: int
     due: dict[str, int]
+    outcomes: tuple[Outcome, ...] = ()
 
     @property
     def summary(self) -> str:
         due = ", ".join(f"{pool} {floor}" for pool, floor in self.due.items())
-        return f"version {self.version}, {count(self.windows, 'window')}; due now: {due}"
+        said = f"version {self.version}, {count(self.windows, 'window')}; due now: {due}"
+        names = dict.fromkeys(one.publisher for one in self.at_fault)
+        return f"{said}; NOT everywhere: {', '.join(names)}" if names else said
+
+    @property
+    def at_fault(self) -> tuple[Outcome, ...]:
+        """What left a pool without the floor that is wanted there. A run on history leaves all so, and means it."""
+        return tuple(one for one in self.outcomes if one.did in AT_FAULT and one.did != "expired")
 
 
 def publish(project: Project, now: datetime) -> PublishResult:
@@ -68,6 +78,9 @@ def publish(project: Project, now: datetime) -> PublishResult:
     path = write_schedule(schedule, project.output)
     write_overlay_facts(overlay_facts(project, as_of, tunings), project.output)
     manifests = write_manifests(schedule, project.config, project.output, as_of)
+    # Last: what cannot be reached must not keep the files from being written.
+    clock = datetime.now(UTC)
+    outcomes = publish_everywhere(schedule, project.config, project.output, as_of, clock=clock)
     return PublishResult(
         version=schedule.version,
         content_hash=schedule.content_hash,
@@ -76,6 +89,7 @@ def publish(project: Project, now: datetime) -> PublishResult:
         pools=len(schedule.pools),
         windows=sum(len(pool.windows) for pool in schedule.pools.values()),
         due={name: pool.windows[0].min_replicas for name, pool in schedule.pools.items()},
+        outcomes=outcomes,
     )
 
 

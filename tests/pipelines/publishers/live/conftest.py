@@ -58,7 +58,8 @@ class Planner:
     """A server that answers as the control API of NVIDIA Dynamo's planner does, faults on demand.
 
     `answers` are given first, one for each request: a status, with a body and headers; a number of seconds to be silent
-    for; `drop` closes the connection; `trickle` sends a byte at a time; `lost` does what is asked and drops the answer.
+    for; `drop` closes the connection; `lost` does what is asked and drops the answer; `trickle` sends the body a byte
+    at a time; `drip` the head, for three seconds, and `leak` for a minute.
     """
 
     mode: str
@@ -124,6 +125,12 @@ def handler_of(planner: Planner) -> type[BaseHTTPRequestHandler]:
                     return
             text = document if isinstance(document, bytes) else json.dumps(document).encode()
             try:
+                if fault in ("drip", "leak"):
+                    for byte in b"HTTP/1.1 200 OK\r\nX: " + (30 if fault == "drip" else 600) * b"x" + b"\r\n":
+                        self.wfile.write(bytes([byte]))
+                        time.sleep(0.06 if fault == "drip" else 0.1)
+                    self.wfile.write(b"Content-Length: %d\r\n\r\n%b" % (len(text), text))
+                    return
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
