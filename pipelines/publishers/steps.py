@@ -11,7 +11,7 @@ from floorcast.types import FloorSchedule
 from pipelines.publishers.schedule import floor_due
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Step:
     """`replicas` from `start` (included) to `end` (excluded)."""
 
