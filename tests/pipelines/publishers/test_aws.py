@@ -172,8 +172,8 @@ def test_the_script_hands_over_every_document_targets_first_and_tells_of_a_failu
 )
 def test_resources_match_the_pools(keys: str, fault: str) -> None:
     pool = (
-        "{gpu: {type: H100, usd_per_gpu_hour: 2}, capacity: {prefill_tokens_per_s: 1, decode_tokens_per_s: 1}, startup: {p90: 4m}, "
-        "bounds: {min: 1, max: 4}}"
+        "{gpu: {type: H100, usd_per_gpu_hour: 2}, capacity: {prefill_tokens_per_s: 1, decode_tokens_per_s: 1}, "
+        "startup: {p90: 4m}, bounds: {min: 1, max: 4}}"
     )
     namespace = "" if "service_namespace" in keys else ", service_namespace: ecs"
     text = (

@@ -54,12 +54,8 @@ def steps(start: datetime, counts: list[int], width: timedelta) -> list[Step]:
 
 STARTS = st.integers(0, 7 * 365 * 24 * 60).map(lambda minutes: datetime(2026, 1, 1, tzinfo=UTC) + minutes * MINUTE)
 LATE = timedelta(hours=23, minutes=50)
-NEAR_EDGES = st.sampled_from(
-    [
-        datetime(year, month, day, tzinfo=UTC) + LATE
-        for year, month, day in ((2028, 2, 28), (2028, 2, 29), (2026, 12, 31))
-    ]
-)
+DAYS = [(2028, 2, 28), (2028, 2, 29), (2026, 12, 31)]
+NEAR_EDGES = st.sampled_from([datetime(*day, tzinfo=UTC) + LATE for day in DAYS])
 
 
 @given(
