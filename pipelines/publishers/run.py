@@ -184,23 +184,37 @@ class PublisherRuns:
         deadline, and record what they did."""
         entries = [entry for entry in self._entries if entry.value in wanted and (only is None or entry.label in only)]
         outcomes = self._left_over()
+        # At once: what an earlier run applied is ours, and a later one may lower it.
+        self._record(outcomes)
         begun = time.monotonic()
+        hanging = [entry.label for entry in entries if entry.label in self._running]
         for entry in entries:
-            if entry.label not in self._running:
-                self._running[entry.label] = self._begin(entry, _for(entry, wanted), now)
+            if entry.label not in hanging:
+                self._begin(entry, wanted, now)
         for entry in entries:
-            mine = self._ended(entry, _for(entry, wanted), now, begun=begun)
+            mine = self._ended(entry, wanted, now, begun=begun)
+            if entry.label in hanging and entry.label not in self._running:
+                # That was the earlier run. It has ended in time, so what is wanted now can follow it.
+                outcomes += mine
+                self._record(mine)
+                self._begin(entry, wanted, now)
+                mine = self._ended(entry, wanted, now, begun=begun)
             failed = any(one.did in AT_FAULT for one in mine)
             self._last[entry.label] = (now, _replicas(_for(entry, wanted)), failed)
             outcomes += mine
-        try:
-            labels = [entry.label for entry in self._config.publishers]
-            record_outcomes(self._folder, outcomes, publishers=labels)
-        except PublishError as error:
-            return PublisherRun(tuple(outcomes), fault=error)
-        return PublisherRun(tuple(outcomes))
+        return PublisherRun(tuple(outcomes), fault=self._record(outcomes))
 
-    def _begin(self, entry: LivePublisher, wanted: Sequence[Wanted], now: datetime) -> Future[list[Outcome]]:
+    def _record(self, outcomes: Sequence[Outcome]) -> PublishError | None:
+        """Why they could not be recorded."""
+        if outcomes:
+            try:
+                record_outcomes(self._folder, outcomes, publishers=[one.label for one in self._config.publishers])
+            except PublishError as error:
+                return error
+        return None
+
+    def _begin(self, entry: LivePublisher, all_wanted: Mapping[Value, Sequence[Wanted]], now: datetime) -> None:
+        wanted = _for(entry, all_wanted)
         ours = ours_of(read_record(self._folder), entry.label)
 
         def publish() -> list[Outcome]:
@@ -211,9 +225,13 @@ class PublisherRuns:
                 outcomes += publisher.publish(current, apply=self._config.mode == "apply", now=now)
             return outcomes
 
-        return _in_thread(f"publisher {entry.label}", publish)
+        self._running[entry.label] = _in_thread(f"publisher {entry.label}", publish)
 
-    def _ended(self, entry: LivePublisher, wanted: Sequence[Wanted], now: datetime, *, begun: float) -> list[Outcome]:
+    def _ended(
+        self, entry: LivePublisher, all_wanted: Mapping[Value, Sequence[Wanted]], now: datetime, *, begun: float
+    ) -> list[Outcome]:
+        """What a run came to, waited for until its deadline; one that is not done by then stays among the running."""
+        wanted = _for(entry, all_wanted)
         future = self._running[entry.label]
         left = max(begun + entry.deadline.total_seconds() - time.monotonic(), 0)
         try:
