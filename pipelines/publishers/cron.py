@@ -19,7 +19,8 @@ from floorcast.publisher import CronPublisher
 from floorcast.types import FloorSchedule
 from floorcast.units import format_time
 from pipelines.publishers.files import replace_file
-from pipelines.publishers.manifests import TITLE, prune, scaled_object
+from pipelines.publishers.kubernetes_object import SCALED_OBJECT
+from pipelines.publishers.manifests import TITLE, prune, publisher_of, scaled_object
 from pipelines.publishers.schedule import floor_due
 from pipelines.publishers.steps import Step, at_most, steps_of
 from pipelines.publishers.tolerance import through_tolerance
@@ -88,7 +89,11 @@ def write_cron(
             name, pool, entry, schedule, now, prometheus_url=config.publication.prometheus_url
         )
         triggers = [trigger for trigger in manifest["spec"]["triggers"] if trigger["type"] == "cron"]
-        lines = _header(name, entry, schedule, len(triggers))
+        publisher = publisher_of(config, name, SCALED_OBJECT)
+        if publisher:
+            # Whoever applied it with this file would hold the field, and the publisher meet a conflict.
+            del manifest["spec"][SCALED_OBJECT.minimum]
+        lines = _header(name, entry, schedule, len(triggers), publisher)
         header = "".join(f"# {line}".rstrip() + "\n" for line in lines)
         path = folder / FOLDER / f"{name}.yaml"
         replace_file(path, header + yaml.safe_dump(manifest, sort_keys=False, width=120))
@@ -97,14 +102,22 @@ def write_cron(
     return folder / FOLDER
 
 
-def _header(name: str, entry: CronPublisher, schedule: FloorSchedule, triggers: int) -> list[str]:
+def _header(
+    name: str, entry: CronPublisher, schedule: FloorSchedule, triggers: int, publisher: str | None
+) -> list[str]:
     past = f"raised past the autoscaler's tolerance of {entry.tolerance:g}" if entry.tolerance else "as they are"
     return [
-        f"{TITLE.removeprefix('# ')}{schedule.mode}: nothing has been applied to a cluster.",
+        f"{TITLE.removeprefix('# ')}{schedule.mode}: {'of this file ' if publisher else ''}nothing has been applied "
+        "to a cluster.",
         f"ScaledObject of pool {name}: its floors as {triggers} dated triggers, {past}.",
         "",
+        *(
+            [f"The minimum is left out: publisher {publisher} applies it, and must hold that field alone."]
+            if publisher
+            else []
+        ),
         f"Apply this in place of keda/{name}.yaml and hpa/{name}.yaml, never beside them:",
-        f"  kubectl apply --server-side --field-manager=floorcast -f {FOLDER}/{name}.yaml",
+        f"  kubectl apply --server-side{'' if publisher else ' --field-manager=floorcast'} -f {FOLDER}/{name}.yaml",
         f"After {format_time(schedule.valid_until)} these floors rise and never fall, since a newer schedule should be",
         "there by then; past the last, KEDA keeps minReplicaCount. Dates come again every year: leave it for no year.",
     ]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floorcast.config import Config
-from floorcast.publisher import CronPublisher
+from floorcast.publisher import CronPublisher, KubernetesPublisher
 from floorcast.types import FloorSchedule
 from pipelines.publishers.cron import cron_triggers, write_cron
 from pipelines.publishers.steps import Step
@@ -158,6 +158,19 @@ def test_the_manifest_is_one_scaled_object_that_keda_knows(
     # It may scale to zero: 0 at first, which needs no trigger, then 2.
     assert manifests["batch.405b"]["spec"]["minReplicaCount"] == 0
     assert [t["metadata"]["desiredReplicas"] for t in manifests["batch.405b"]["spec"]["triggers"][1:]] == ["2"]
+
+
+def test_where_a_publisher_applies_the_minimum_the_manifest_leaves_it_out(
+    tmp_path: Path, fleet: FloorSchedule, config: Config
+) -> None:
+    """Two that apply one field would meet a conflict, or take it from each other."""
+    live = config.model_copy(update={"publishers": (KubernetesPublisher(kind="kubernetes", pools=("chat-70b",)),)})
+    spec = {name: manifest["spec"] for name, manifest in written(fleet, live, tmp_path).items()}
+    assert "minReplicaCount" not in spec["chat-70b"]
+    assert "minReplicaCount" in spec["batch.405b"]
+    text = (tmp_path / "cron" / "chat-70b.yaml").read_text()
+    assert "publisher kubernetes applies it" in text
+    assert "--field-manager" not in text
 
 
 def test_a_manifest_of_ours_that_is_not_written_again_is_removed(
