@@ -10,8 +10,8 @@ from floorcast.types import FloorSchedule
 from floorcast.units import format_time
 from pipelines.project import Project
 from pipelines.publishers.manifests import write_manifests
-from pipelines.publishers.overlay_file import write_overlay_facts
 from pipelines.publishers.outcome import AT_FAULT, Outcome
+from pipelines.publishers.overlay_file import write_overlay_facts
 from pipelines.publishers.run import publish_everywhere
 from pipelines.publishers.schedule import build_schedule, published_versions, write_schedule
 from pipelines.stages.common import StageResult, count, run_id
