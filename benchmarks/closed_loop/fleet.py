@@ -51,11 +51,9 @@ class LivePool:
     """One pool in a thread of its own, at first with what its first five minutes need. `wanted` is set by who scales
     it."""
 
-    def __init__(
-        self, workload: Workload, clock: Clock, folder: Path, *, traffic: Traffic, stop: threading.Event
-    ) -> None:
+    def __init__(self, workload: Workload, folder: Path, *, traffic: Traffic, stop: threading.Event) -> None:
         self.workload, self.pool = workload, pools()[workload.pool]
-        self.traffic, self.clock = traffic, clock
+        self.traffic = traffic
         self._file, self._stop = folder / f"{workload.pool}.json", stop
         rng = np.random.default_rng(len(workload.workload_class))
         spread = np.log(workload.startup_p90_s / workload.startup_p50_s) / 1.2816
@@ -82,6 +80,10 @@ class LivePool:
         self._export(0)
         self.thread = threading.Thread(target=self._live, name=workload.pool, daemon=True)
 
+    def start(self, clock: Clock) -> None:
+        self._clock = clock
+        self.thread.start()
+
     def _live(self) -> None:
         try:
             run = self._engine.run(self._decide)
@@ -92,7 +94,7 @@ class LivePool:
     def _decide(self, step: int) -> Ints:
         """The replicas to have from this step on, when the clock has come to it."""
         self._export(step)
-        if self.clock.wait(step * STEP_S / 60, self._stop):
+        if self._clock.wait(step * STEP_S / 60, self._stop):
             raise StoppedError
         self.asked.append(self.wanted)
         return np.array([self.wanted])

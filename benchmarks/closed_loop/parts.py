@@ -34,8 +34,8 @@ def free_port() -> int:
 class Part:
     """A process that is started, frozen, killed and started again by the same command."""
 
-    def __init__(self, name: str, command: list[str], *, log: Path, ready: str | None = None) -> None:
-        self.name, self._command, self._log, self._ready = name, command, log, ready
+    def __init__(self, name: str, command: list[str], *, log: Path, url: str = "", path: str = "") -> None:
+        self.name, self._command, self._log, self._url, self._path = name, command, log, url, path
         self.environment: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -45,12 +45,12 @@ class Part:
                 self._command, stdout=out, stderr=subprocess.STDOUT, env=os.environ | self.environment
             )
 
-    def answers(self) -> None:
-        """Wait until it does. Raises ConfigError with the end of its log."""
+    def answers(self, path: str | None = None) -> None:
+        """Wait until it does, at its own `path` or another. Raises ConfigError with the end of its log."""
         deadline = time.monotonic() + PATIENCE_S
-        while self._ready:
+        while self._url:
             try:
-                if httpx.get(self._ready, timeout=2).status_code < 500:
+                if httpx.get(self._url + (path or self._path), timeout=2).status_code < 500:
                     return
             except httpx.HTTPError:
                 pass
@@ -141,9 +141,9 @@ class Parts:
         if self.own_disk:
             subprocess.run(["umount", "--lazy", str(self.disk)], check=False)
 
-    def _part(self, name: str, command: list[str], ready: str | None = None) -> Part:
-        url = None if ready is None else self.url(name) + ready
-        return Part(name, command, log=self.folder / "logs" / f"{name}.log", ready=url)
+    def _part(self, name: str, command: list[str], path: str = "") -> Part:
+        log = self.folder / "logs" / f"{name}.log"
+        return Part(name, command, log=log, url=self.url(name) if path else "", path=path)
 
     def _write(self) -> None:
         text = service_config(

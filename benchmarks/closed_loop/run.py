@@ -14,7 +14,7 @@ from benchmarks.closed_loop.clock import Clock
 from benchmarks.closed_loop.faults import Fault
 from benchmarks.closed_loop.fleet import LivePool
 from benchmarks.closed_loop.keeper import Keeper
-from benchmarks.closed_loop.parts import Part, Parts
+from benchmarks.closed_loop.parts import Parts
 from benchmarks.closed_loop.paths import Path as PoolPath
 from benchmarks.closed_loop.paths import Seen, Span
 from benchmarks.closed_loop.scenario import TICK, WORKLOADS, faster_pool
@@ -23,7 +23,7 @@ from floorcast.types import FloorSchedule
 from pipelines.publishers.schedule import read_schedule
 from scaling.replay.traffic import Traffic
 
-LEAD_IN_S = 30.0
+LEAD_IN_S = 25.0
 Tell = Callable[[str], None]
 
 
@@ -32,27 +32,25 @@ def run(
 ) -> Seen:
     """The whole run, with what arrives at each pool; the parts' folder is left behind.
 
-    `lead_in_s` are real seconds in which the parts start, before the run begins. Raises ConfigError where one does not.
+    `lead_in_s` are real seconds for the first publication, before the run begins. Raises ConfigError where a part does
+    not start.
     """
     stop, speed, folder = threading.Event(), parts.speed, parts.folder
     try:
-        clock = Clock(time.time() + lead_in_s, speed)
-        parts.begin(clock)
-        pools = {
-            one.pool: LivePool(one, clock, folder / "fleet", traffic=traffics[one.pool], stop=stop) for one in WORKLOADS
-        }
-        for part in (parts.exporter, parts.prometheus, parts.publisher):
+        pools = {one.pool: LivePool(one, folder / "fleet", traffic=traffics[one.pool], stop=stop) for one in WORKLOADS}
+        for part in (parts.exporter, parts.prometheus, parts.service):
             part.start()
             part.answers()
-        _published(parts.published / "schedule.json", parts.publisher)
-        parts.service.start()
-        parts.service.answers()
-        late_s = time.time() - clock.epoch
-        if late_s > 0:
-            tell(f"the parts took {late_s:.0f} s longer to start than expected")
+        clock = Clock(time.time() + lead_in_s, speed)
+        parts.begin(clock)
+        parts.publisher.start()
+        parts.service.answers("/readyz")
+        if (late_s := time.time() - clock.epoch) > 0:
+            tell(f"the first publication took {late_s:.0f} s longer than expected")
         keeper = Keeper(parts.url("service"), pools, every_s=TICK.total_seconds() / speed, stop=stop)
-        for thread in (keeper.thread, *(pool.thread for pool in pools.values())):
-            thread.start()
+        keeper.thread.start()
+        for pool in pools.values():
+            pool.start(clock)
         told = [_break(parts, fault, clock, stop, tell) for fault in faults]
         for pool in pools.values():
             pool.thread.join()
@@ -96,14 +94,6 @@ def _break(parts: Parts, fault: Fault, clock: Clock, stop: threading.Event, tell
     ended = time.time()
     fault.end(parts)
     return Span(fault.name, fault.what, began, ended, fault.expects)
-
-
-def _published(path: Path, publisher: Part) -> None:
-    deadline = time.monotonic() + 90
-    while not path.exists():
-        if time.monotonic() > deadline or not publisher.running:
-            raise ConfigError("published nothing", where="publisher", remedy="see its log in `logs`")
-        time.sleep(0.1)
 
 
 def _kept(folder: Path, cycles: Sequence[dict[str, Any]]) -> list[tuple[float, FloorSchedule]]:

@@ -26,6 +26,7 @@ from pipelines.service.live import LiveReader
 from pipelines.service.memory import Memory, carried, fresh, joined, read_memory, write_memory
 from pipelines.service.publication import PublicationReader, Stamp, stamp_of
 from pipelines.service.publishing import Publishing
+from pipelines.service.telling import Teller
 from pipelines.service.tick import Ticked, fleet_of, tick
 
 DECISIONS = "decisions.json"
@@ -71,6 +72,7 @@ class Loop:
         self._started_at = wall()
         self._ticks, self._times = 0, TickTimes()
         self._board: Board
+        self._teller = Teller()
         self._memory_fault: str | None = None
         self.publishing = Publishing(wall)
         self._memory = self._everything = self._remembered(tuple(project.config.pools))
@@ -141,6 +143,7 @@ class Loop:
             faults=(*self._faults(publication, now), *reading.faults),
             tick_times=self._times,
         )
+        self._teller.tell(self._board)
         self.publishing.offer(self._project, self._board)
         return self._board
 
