@@ -29,6 +29,8 @@ COMMANDS = (
     "replay",
     "tune",
     "cost",
+    "serve",
+    "rbac",
 )
 
 
