@@ -1,1 +1,1 @@
-"""Made by `make proto` from the .proto beside it. Change that, not these."""
+"""Made from the .proto beside it, by the command that `tests/pipelines/service/test_external_scaler.py` names."""
