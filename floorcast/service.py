@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from datetime import timedelta
 from typing import Literal, Self
 
@@ -32,6 +33,16 @@ SHORTEST_TICK = timedelta(milliseconds=100)
 LONGEST_TICK = timedelta(minutes=5)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
 class LiveQuery(Section):
     """PromQL that gives one live signal of any number of pools at once."""
 
@@ -51,7 +62,9 @@ class GrpcTls(Section):
     cert: str = Field(description="its certificate")
     key: str = Field(description="the key of `cert`")
     client_ca: str | None = Field(
-        default=None, description="who signs the certificates that clients must show; without it any client is served"
+        default=None,
+        description="who signs the certificates that clients must show; without it any client is served, on a loopback "
+        "address alone",
     )
 
 
@@ -83,11 +96,13 @@ class Service(Section):
         description="without `token_file`, the environment variable that holds the bearer token",
     )
     grpc_port: int | None = Field(
-        default=None, ge=0, le=65535, description="port of KEDA's external scaler, on the same host; none unless given"
+        default=None,
+        ge=0,
+        le=65535,
+        description="port of KEDA's external scaler, on the same host; none unless given. It asks for no token: any "
+        "other than a loopback address demands `grpc_tls.client_ca`",
     )
-    grpc_tls: GrpcTls | None = Field(
-        default=None, description="TLS of the external scaler; plain unless given, and it asks for no token"
-    )
+    grpc_tls: GrpcTls | None = Field(default=None, description="TLS of the external scaler; plain unless given")
     max_request_bytes: int = Field(default=16_384, ge=1_024, description="a longer request is refused")
     requests_per_s: float = Field(
         default=1_000, gt=0, description="requests a second of one client above which they are refused"
@@ -114,5 +129,21 @@ class Service(Section):
         if self.timeout < timedelta(milliseconds=100):
             raise PydanticCustomError(
                 "no_time", "timeout is under 100ms", {"at": ("timeout",), "hint": "give a request a few seconds"}
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _only_known_clients(self) -> Self:
+        mutual = self.grpc_tls is not None and self.grpc_tls.client_ca is not None
+        if self.grpc_port is not None and not mutual and not is_loopback(self.host):
+            raise PydanticCustomError(
+                "open_grpc",
+                "gRPC on {host} would serve any client: it has no token",
+                {
+                    "host": self.host,
+                    "at": ("grpc_port",),
+                    "hint": "give `grpc_tls` with `client_ca`, so that clients show a certificate, or listen on "
+                    "127.0.0.1",
+                },
             )
         return self

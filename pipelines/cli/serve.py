@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
                 if not once:
                     serve(loop, stop)
                     return
-                board = loop.once()
+                board = loop.once_saved()
             finally:
                 loop.close()
             if as_json:

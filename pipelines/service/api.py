@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from floorcast import __version__
 from floorcast.errors import ConfigError
-from floorcast.service import Service
+from floorcast.service import Service, is_loopback
 from floorcast.units import parse_time
 from pipelines.publishers.accuracy import ACCURACY_FILE
 from pipelines.service.board import Board
@@ -31,7 +31,7 @@ from pipelines.service.bodies import (
 )
 from pipelines.service.documents import Document, Documents, respond
 from pipelines.service.explaining import decision_of, explanation, schedule_document, schedule_of
-from pipelines.service.guard import Guard, is_loopback
+from pipelines.service.guard import Guard
 from pipelines.service.health import Health
 from pipelines.service.metrics import CONTENT_TYPE, exposition, registry_of
 from pipelines.service.pages import Pages
@@ -79,7 +79,7 @@ def create_app(
         responses={status: {"model": ErrorBody} for status in (401, 421, 422, 429, 503)},
     )
     handle_errors(app)
-    documents, health = Documents(), Health(board, tick_s=settings.tick.total_seconds())
+    documents, health = Documents(), Health(board)
     app.include_router(_probes(health))
     secured = [Security(HTTPBearer(auto_error=False))]
     app.include_router(_api(board, documents), dependencies=secured)

@@ -110,3 +110,5 @@ class Board:
     faults: tuple[str, ...] = field(default=())
     """What else is wrong, as a person should read it: a disk that is full, a clock that jumped."""
     tick_times: TickTimes = TickTimes()
+    tick_s: float = 15.0
+    """How often a board is to be replaced."""

@@ -34,7 +34,10 @@ METRIC = "floorcast-replicas"
 _LOOK_S = 1.0
 """How often an open stream looks for a change."""
 
-_MOST_CALLS = 1000
+_MOST_STREAMS = 2000
+"""Open streams above which new ones are refused: KEDA holds one for each trigger of type `external-push`."""
+
+_MOST_CALLS = 3000
 """Calls at once, open streams among them, above which new ones are refused."""
 
 _Context = aio.ServicerContext[Any, Any]
@@ -73,7 +76,12 @@ class Scaler:
 
 
 def start_scaler(
-    board: Callable[[], Board | None], address: str, *, tls: Tls | None = None, most_calls: int = _MOST_CALLS
+    board: Callable[[], Board | None],
+    address: str,
+    *,
+    tls: Tls | None = None,
+    most_calls: int = _MOST_CALLS,
+    most_streams: int = _MOST_STREAMS,
 ) -> Scaler:
     """Serve on `address`, as in `127.0.0.1:9090` (port 0: any), from a thread of its own.
 
@@ -87,7 +95,7 @@ def start_scaler(
         stopping = asyncio.Event()
         # Without SO_REUSEPORT a second server on the port is told so, in place of taking half of the calls.
         server = aio.server(options=[("grpc.so_reuseport", 0)], maximum_concurrent_rpcs=most_calls)
-        server.add_generic_rpc_handlers((_handlers(_Servicer(board, stopping)),))
+        server.add_generic_rpc_handlers((_handlers(_Servicer(board, stopping, most_streams)),))
         try:
             if credentials is None:
                 port = server.add_insecure_port(address)
@@ -119,9 +127,11 @@ class _Servicer:
     """The four calls of KEDA. A pool that is not known is NOT_FOUND; before the first tick all are UNAVAILABLE: an
     answer of 0 would scale the fleet in."""
 
-    def __init__(self, board: Callable[[], Board | None], stopping: asyncio.Event) -> None:
+    def __init__(self, board: Callable[[], Board | None], stopping: asyncio.Event, most_streams: int) -> None:
         self._board = board
         self._stopping = stopping
+        self._most_streams = most_streams
+        self._streams = 0
 
     async def is_active(self, ref: messages.ScaledObjectRef, context: _Context) -> messages.IsActiveResponse:
         return messages.IsActiveResponse(result=await self._value(ref, context) > 0)
@@ -130,6 +140,11 @@ class _Servicer:
         self, ref: messages.ScaledObjectRef, context: _Context
     ) -> AsyncIterator[messages.IsActiveResponse]:
         """Whether the pool is active, at once and whenever it changes."""
+        if self._streams >= self._most_streams:
+            await _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{self._most_streams} streams are open")
+        self._streams += 1
+        # Its stub asks for a class where any callable will do.
+        context.add_done_callback(self._ended)  # type: ignore[arg-type]
         said: bool | None = None
         while not self._stopping.is_set():
             active = await self._value(ref, context) > 0
@@ -140,6 +155,9 @@ class _Servicer:
                 await asyncio.wait_for(self._stopping.wait(), timeout=_LOOK_S)
             except TimeoutError:
                 continue
+
+    def _ended(self, _context: _Context) -> None:
+        self._streams -= 1
 
     async def get_metric_spec(self, ref: messages.ScaledObjectRef, context: _Context) -> messages.GetMetricSpecResponse:
         await self._value(ref, context)

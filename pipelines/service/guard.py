@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import math
 import time
 from collections import OrderedDict
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterable
 from fastapi import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from floorcast.service import is_loopback
 from pipelines.service.problems import problem
 
 OPEN = frozenset({"/healthz", "/readyz"})
@@ -33,16 +33,6 @@ SECURITY = (
         b"font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
 )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens there."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 class Rates:

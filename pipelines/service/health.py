@@ -19,12 +19,9 @@ class Health:
     """Looks at the board. That the loop goes on is judged by the board being replaced, by a clock that cannot jump:
     a probe that looks again after a while and finds the same board knows."""
 
-    def __init__(
-        self, board: Callable[[], Board], *, tick_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, board: Callable[[], Board], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._board = board
         self._clock = clock
-        self._patience_s = max(STALLED_TICKS * tick_s, LEAST_STALL_S)
         self._seen: Board | None = None
         self._since = clock()
 
@@ -51,7 +48,8 @@ class Health:
         if board is not self._seen:
             self._seen, self._since = board, now_s
         for_s = now_s - self._since
-        return [f"no tick for {for_s:.0f} s"] if for_s > self._patience_s else []
+        patience_s = max(STALLED_TICKS * board.tick_s, LEAST_STALL_S)
+        return [f"no tick for {for_s:.0f} s"] if for_s > patience_s else []
 
 
 def _body(board: Board, not_ok: list[str]) -> HealthBody:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -11,11 +10,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from floorcast.errors import DataError, FloorcastError, PublishError
+from floorcast.errors import DataError, FloorcastError
 from floorcast.service import Service
 from floorcast.units import format_duration
 from pipelines.project import Project
-from pipelines.publishers.files import replace_file
 from pipelines.service.board import Board, Publication, TickTimes
 from pipelines.service.calendars import CalendarReader
 from pipelines.service.clock import advance
@@ -23,14 +21,16 @@ from pipelines.service.decisions import Decisions
 from pipelines.service.facts import FactsReader, Growths, tuned
 from pipelines.service.floors import FloorGrid, grid_of
 from pipelines.service.live import LiveReader
-from pipelines.service.memory import Memory, carried, fresh, joined, read_memory, write_memory
+from pipelines.service.memory import Memory, carried, fresh, joined, read_memory
 from pipelines.service.publication import PublicationReader, Stamp, stamp_of
 from pipelines.service.publishing import Publishing
+from pipelines.service.saving import Saving
 from pipelines.service.telling import Teller
-from pipelines.service.tick import Ticked, fleet_of, tick
+from pipelines.service.tick import fleet_of, tick
 
-DECISIONS = "decisions.json"
 _CLOCKS_APART = timedelta(minutes=1)
+_SAVE_WITHIN_S = 5.0
+"""How long the first and the last tick wait until they are saved."""
 _log = logging.getLogger("floorcast.service")
 
 
@@ -73,9 +73,10 @@ class Loop:
         self._ticks, self._times = 0, TickTimes()
         self._board: Board
         self._teller = Teller()
-        self._memory_fault: str | None = None
         self.publishing = Publishing(wall)
-        self._memory = self._everything = self._remembered(tuple(project.config.pools))
+        remembered, fault = self._remembered(tuple(project.config.pools))
+        self._memory = self._everything = remembered
+        self._saving = Saving(self._folder, monotonic, fault)
         self._publications, self._facts = PublicationReader(project.output), FactsReader(project.output)
         self._use(project, LiveReader(project, wall=wall))
 
@@ -98,10 +99,19 @@ class Loop:
             self.once()
 
     def close(self) -> None:
+        """Let what was decided last be saved, within a few seconds."""
         self._live.close()
+        self._saving.finish(_SAVE_WITHIN_S)
+
+    def once_saved(self) -> Board:
+        """A tick that is saved when it is told, unless the disk takes longer than a few seconds."""
+        board = self.once()
+        self._saving.finish(_SAVE_WITHIN_S)
+        fault = self._saving.fault
+        return board if fault is None or fault in board.faults else replace(board, faults=(*board.faults, fault))
 
     def once(self) -> Board:
-        """One tick: read, decide, show, remember."""
+        """One tick: read, decide, show; then carry out and save, in threads of their own."""
         began = self._monotonic()
         self._reload()
         reading = self._live.read()
@@ -127,7 +137,6 @@ class Loop:
         )
         self._memory = ticked.memory
         decisions = Decisions(ticked, publication.schedule)
-        self._remember(ticked, decisions)
         seconds = self._monotonic() - began
         self._ticks, self._times = self._ticks + 1, self._times.plus(seconds)
         self._board = Board(
@@ -142,9 +151,11 @@ class Loop:
             config_fault=self._config_fault,
             faults=(*self._faults(publication, now), *reading.faults),
             tick_times=self._times,
+            tick_s=self._project.config.service.tick.total_seconds(),
         )
         self._teller.tell(self._board)
         self.publishing.offer(self._project, self._board)
+        self._saving.offer(ticked, decisions)
         return self._board
 
     def _use(self, project: Project, live: LiveReader) -> None:
@@ -190,29 +201,19 @@ class Loop:
             self._grid = publication, None if schedule is None else grid_of(schedule, self._fleet.pools)
         return self._grid[1]
 
-    def _remembered(self, pools: tuple[str, ...]) -> Memory:
+    def _remembered(self, pools: tuple[str, ...]) -> tuple[Memory, str | None]:
+        """What was saved, and what is wrong with it."""
+        fault = None
         try:
             found = read_memory(self._folder)
         except DataError as error:
-            _log.error("%s", error)
-            self._memory_fault = str(error)
+            fault = str(error)
             found = None
-        return fresh(pools, wall_s=self._wall().timestamp()) if found is None else found
-
-    def _remember(self, ticked: Ticked, decisions: Decisions) -> None:
-        try:
-            write_memory(ticked.memory, self._folder)
-            replace_file(self._folder / DECISIONS, document(ticked, decisions))
-        except PublishError as error:
-            if self._memory_fault is None:
-                _log.error("goes on in memory: %s", error)
-            self._memory_fault = f"what it remembers is not saved, {error.where}: {error.what}"
-            return
-        self._memory_fault = None
+        return (fresh(pools, wall_s=self._wall().timestamp()) if found is None else found), fault
 
     def _faults(self, publication: Publication, now: datetime) -> list[str]:
         faults = [
-            fault for fault in (self._memory_fault, self.publishing.fault, self._facts.fault, *self._unchanged) if fault
+            fault for fault in (self._saving.fault, self.publishing.fault, self._facts.fault, *self._unchanged) if fault
         ]
         schedule, clock = publication.schedule, self._memory.clock
         if schedule is not None and schedule.issued_at > now + _CLOCKS_APART:
@@ -227,12 +228,3 @@ class Loop:
                 "steadily for 10m or is put right"
             )
         return faults
-
-
-def document(ticked: Ticked, decisions: Decisions) -> str:
-    """The decisions of a tick, for other tools."""
-    pools = {
-        name: {"desired": one.desired, "floor": one.floor, "floor_source": one.floor_source, "alert": one.alert}
-        for name, one in decisions.items()
-    }
-    return json.dumps({"decided_at": ticked.at.isoformat(), "validity": ticked.validity, "pools": pools}) + "\n"

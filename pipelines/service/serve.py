@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -19,6 +19,8 @@ from pipelines.project import Project
 from pipelines.service.api import create_app
 from pipelines.service.external_scaler import Tls, start_scaler
 from pipelines.service.loop import Loop
+from pipelines.service.memory import FILE
+from pipelines.service.saving import DECISIONS
 from pipelines.service.tokens import token_from
 from pipelines.service.web import WebServer
 
@@ -52,9 +54,18 @@ def only_one(folder: Path) -> Iterator[None]:
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        _tidy(folder)
         yield
     finally:
         os.close(descriptor)
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what a process that was killed left half written. Only for who holds the folder."""
+    for name in (FILE, DECISIONS):
+        for left in folder.glob(f".{name}.*.tmp"):
+            with suppress(OSError):
+                left.unlink()
 
 
 @contextmanager
@@ -84,7 +95,7 @@ def serve(loop: Loop, stop: threading.Event) -> None:
     settings = project.config.service
     loop.publishing.begin(project)
     # Nothing is served before something is decided.
-    loop.once()
+    loop.once_saved()
     with ExitStack() as serving:
         token = token_from(_path(project, settings.token_file), settings.token_env, os.environ)
         web = WebServer(create_app(loop.board, settings, site=project.site, token=token), settings)

@@ -34,6 +34,8 @@ def test_ticks_every_15_seconds_on_the_loopback_address_unless_told() -> None:
         ("service: {tick: 0s}\n", "tick 0s is not from"),
         ("service: {timeout: 0s}\n", "timeout is under 100ms"),
         ("service: {porrt: 80}\n", "did you mean `port`"),
+        ("service: {host: 0.0.0.0, grpc_port: 9090}\n", "gRPC on 0.0.0.0 would serve any client"),
+        ("service: {host: '::', grpc_port: 9090, grpc_tls: {cert: a, key: b}}\n", "give `grpc_tls` with `client_ca`"),
         (QUERY % "", "the Prometheus sources are none"),
         (SOURCE + QUERY % ", source: prd", "asks source prd, and the Prometheus sources are prod"),
     ],
@@ -45,3 +47,10 @@ def test_what_cannot_be_run_is_refused(text: str, said: str) -> None:
 
 def test_a_query_asks_the_only_source_there_is() -> None:
     assert parsed(SOURCE + QUERY % "").queries["gpu_utilization"].source is None
+
+
+@pytest.mark.parametrize(
+    "service", ["grpc_port: 9090", "host: 0.0.0.0, grpc_port: 9090, grpc_tls: {cert: a, key: b, client_ca: c}"]
+)
+def test_grpc_is_for_this_machine_or_for_clients_with_a_certificate(service: str) -> None:
+    assert parsed(f"service: {{{service}}}\n").grpc_port == 9090

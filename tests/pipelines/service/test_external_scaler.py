@@ -224,7 +224,7 @@ def test_metadata_that_make_no_sense_are_refused(client: Any) -> None:
 
 
 def test_calls_above_the_limit_are_refused_and_served_again_after(boards: Boards, stubs: ModuleType) -> None:
-    scaler = start_scaler(boards, "127.0.0.1:0", most_calls=3)
+    scaler = start_scaler(boards, "127.0.0.1:0", most_calls=3, most_streams=3)
     with grpc.insecure_channel(f"127.0.0.1:{scaler.port}") as channel:
         client = stubs.ExternalScalerStub(channel)
         streams = [client.StreamIsActive(ref(), timeout=20) for _ in range(3)]
@@ -240,6 +240,30 @@ def test_calls_above_the_limit_are_refused_and_served_again_after(boards: Boards
                 except grpc.RpcError:
                     continue
                 break
+        else:
+            pytest.fail("never served again")
+    scaler.stop()
+
+
+def test_streams_above_their_limit_are_refused_and_other_calls_served(boards: Boards, stubs: ModuleType) -> None:
+    """2 streams of at most 2, again after one ends; a refused one does not count."""
+    scaler = start_scaler(boards, "127.0.0.1:0", most_calls=10, most_streams=2)
+    with grpc.insecure_channel(f"127.0.0.1:{scaler.port}") as channel:
+        client = stubs.ExternalScalerStub(channel)
+        streams = [client.StreamIsActive(ref(), timeout=20) for _ in range(2)]
+        assert all(next(stream).result for stream in streams)
+        for _ in range(2):
+            code, details = error_of(lambda: next(client.StreamIsActive(ref(), timeout=20)))
+            assert (code, details) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "2 streams are open")
+        assert value(client, ref()) == 7
+        streams[0].cancel()
+        retried = threading.Event()
+        for _ in range(50):
+            try:
+                assert next(client.StreamIsActive(ref(), timeout=20)).result
+                break
+            except grpc.RpcError:
+                retried.wait(0.1)
         else:
             pytest.fail("never served again")
     scaler.stop()

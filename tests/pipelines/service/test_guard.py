@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from floorcast.errors import ConfigError
-from floorcast.service import Service
+from floorcast.service import Service, is_loopback
 from pipelines.service.api import create_app
 from pipelines.service.board import Board
-from pipelines.service.guard import Rates, is_loopback
+from pipelines.service.guard import Rates
 from pipelines.service.tokens import token_from
 from pipelines.service.web import WebServer
 

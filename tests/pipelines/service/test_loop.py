@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +15,9 @@ import pytest
 from floorcast.types import FloorSchedule
 from pipelines.project import load_project
 from pipelines.publishers.schedule import write_schedule
+from pipelines.service import loop as loops
 from pipelines.service.loop import Loop
+from pipelines.service.memory import read_memory
 
 NOW = datetime(2026, 11, 30, 8, 56, tzinfo=UTC)
 CONFIG = """
@@ -138,3 +143,51 @@ def test_whatever_lies_where_schedules_should_be_ends_no_loop(
     if content is not None:
         latest.write_text(content)
     assert service.floors()["chat-70b"] == 13
+
+
+def test_a_disk_that_hangs_holds_up_no_decision_and_the_newest_is_saved_after(
+    file: Path, service_of: ServiceOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hangs while the tick of 08:56:00 is saved; that of 08:56:30 is the next that is."""
+    service, answers = service_of(file), threading.Event()
+    monkeypatch.setattr(os, "fsync", lambda _: answers.wait(10))
+    decisions = service.output / "service" / "decisions.json"
+    for at_s in (0, 15, 30):
+        service.passed = timedelta(seconds=at_s)
+        board = service.loop.once()
+        assert board.decisions["chat-70b"].floor == 13
+    assert not decisions.exists()
+    assert board.faults == ("what it remembers is not saved yet: the disk takes more than 30 s",)
+    answers.set()
+    service.loop.close()
+    assert json.loads(decisions.read_text())["decided_at"] == "2026-11-30T08:56:30+00:00"
+    remembered = read_memory(service.output / "service")
+    assert remembered is not None
+    assert remembered.clock.wall_s == (NOW + timedelta(seconds=30)).timestamp()
+    assert service.loop.once().faults == ()
+
+
+def test_the_end_waits_for_a_disk_that_hangs_for_a_bounded_time_and_tells(
+    file: Path, service_of: ServiceOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    service, answers = service_of(file), threading.Event()
+    monkeypatch.setattr(os, "fsync", lambda _: answers.wait(10))
+    monkeypatch.setattr(loops, "_SAVE_WITHIN_S", 0.05)
+    service.loop.once()
+    service.loop.close()
+    assert not answers.is_set()
+    assert caplog.messages == ["the last tick is not saved: the disk takes more than 0.05 s"]
+    answers.set()
+
+
+def test_a_tick_that_is_to_be_saved_tells_that_it_is_not(file: Path, service_of: ServiceOf) -> None:
+    service = service_of(file)
+    folder = service.output / "service"
+    folder.write_text("")
+    assert [fault.partition(",")[0] for fault in service.loop.once_saved().faults] == ["what it remembers is not saved"]
+    folder.unlink()
+    service.passed = timedelta(seconds=15)
+    assert service.loop.once().faults != ()
+    service.loop.close()
+    assert (folder / "decisions.json").exists()
+    assert service.loop.once_saved().faults == ()

@@ -21,6 +21,7 @@ import pytest
 
 from floorcast.types import FloorSchedule, PoolSchedule
 from pipelines.publishers.schedule import _content_hash, write_schedule
+from pipelines.service.serve import only_one
 
 WAIT_S = 120.0
 CONFIG = """
@@ -174,6 +175,14 @@ def test_two_of_them_on_one_folder_are_refused(folder: Path) -> None:
         )
         assert second.returncode == 2
         assert f"another service, process {run.process.pid}, works here" in second.stderr
+
+
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:
+    left = [tmp_path / f".{name}.17-0a1b2c3d.tmp" for name in ("state.npz", "decisions.json", "mine.txt")]
+    for path in (*left, tmp_path / "state.npz"):
+        path.write_text("")
+    with only_one(tmp_path):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [left[2].name, "lock", "state.npz"]
 
 
 def test_a_port_in_use_is_told(folder: Path) -> None:
