@@ -37,6 +37,12 @@ class Project:
     def site(self) -> Path:
         return self.output / "site"
 
+    @property
+    def state_dir(self) -> Path:
+        """The folder of what the service remembers."""
+        given = self.config.service.state_dir
+        return self.output / "service" if given is None else self.base / given
+
     def as_of(self, now: datetime) -> datetime:
         """The step boundary that a run at `now` stands for: two runs within one step are the same run."""
         return floor_to_step(now, self.config.step)

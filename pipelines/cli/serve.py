@@ -37,14 +37,14 @@ def register(app: typer.Typer) -> None:
           floorcast serve --config floorcast.yaml
           floorcast serve --config floorcast.yaml --once
         """
-        from pipelines.service.loop import Loop, state_dir
+        from pipelines.service.loop import Loop
         from pipelines.service.serve import only_one, serve, stopping
 
         project = project_of(config, data)
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
         # It tells of every request, and there are several each tick.
         logging.getLogger("httpx").setLevel(logging.WARNING)
-        with only_one(state_dir(project)), stopping() as stop:
+        with only_one(project.state_dir), stopping() as stop:
             loop = Loop(project, lambda: load_project(project.file, environment=os.environ))
             try:
                 if not once:

@@ -88,6 +88,9 @@ class DynamoPlanner:
         note = f"the planner keeps at least {least}" if after != wanted.replicas else ""
         if found == after:
             return Outcome(did="unchanged", before=found, after=found, note=note, **common)
+        if after < found and wanted.only_raises:
+            note = f"floor {after}; the schedule has expired, so nothing is lowered"
+            return Outcome(did="left_above", before=found, after=found, note=note, **common)
         if after < found != self._ours.get(wanted.pool):
             mine = self._ours.get(wanted.pool)
             note = (

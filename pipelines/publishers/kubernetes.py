@@ -136,6 +136,9 @@ class _Carried:
             return self._outcome("conflict", [theirs], before, before)
         replicas, held = held_to(found, kind, self._wanted.replicas)
         said = [*([held] if held else []), *remarks(found, kind)]
+        if before > replicas and self._wanted.only_raises:
+            said.append(f"floor {replicas}; the schedule has expired, so nothing is lowered")
+            return self._outcome("left_above", said, before, before)
         if before != replicas:
             return self._write(found, replicas, said)
         if self._sent_over is not None:

@@ -31,6 +31,7 @@ class Wanted(Frozen):
     valid_until: AwareDatetime | None = Field(
         default=None, description="from then on it is not applied, and what is there stays; none holds until replaced"
     )
+    only_raises: bool = Field(default=False, description="whether a higher minimum there is left, whoever set it")
     reason: str = Field(description="why, in one line")
 
 

@@ -36,18 +36,19 @@ def read_record(folder: Path) -> Record:
         return Record()
 
 
-def record_outcomes(folder: Path, outcomes: Sequence[Outcome], *, publishers: Sequence[str]) -> None:
+def record_outcomes(folder: Path, outcomes: Sequence[Outcome], *, publishers: Sequence[str] | None) -> None:
     """Put outcomes in place of the earlier ones of the same publisher and pool, in one step; drop those of publishers
-    that are not configured any more. Raises PublishError where the folder cannot be written to."""
+    that are not among `publishers` any more, where it is given. Raises PublishError where the folder cannot be written
+    to."""
     with _alone(folder):
         before = read_record(folder)
         newest = {(one.publisher, one.pool): one for one in (*before.outcomes, *outcomes)}
-        kept = tuple(one for key, one in sorted(newest.items()) if one.publisher in publishers)
-        ours: dict[str, dict[str, int]] = {label: dict(before.ours.get(label, {})) for label in publishers}
+        kept = tuple(one for _, one in sorted(newest.items()) if publishers is None or one.publisher in publishers)
+        ours = {label: dict(pools) for label, pools in before.ours.items() if publishers is None or label in publishers}
         for one in outcomes:
             if one.did == "applied" and one.after is not None:
-                ours[one.publisher][one.pool] = one.after
-        record = Record(outcomes=kept, ours={label: pools for label, pools in ours.items() if pools})
+                ours.setdefault(one.publisher, {})[one.pool] = one.after
+        record = Record(outcomes=kept, ours=ours)
         replace_file(folder / FILE, record.model_dump_json(indent=2) + "\n")
 
 
@@ -57,6 +58,12 @@ def _alone(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / f".{FILE}.lock").open("ab")
+        try:
+            # A network file system may have none.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            lock.close()
+            raise
     except OSError as error:
         raise PublishError(
             f"cannot be written: {error.strerror}",
@@ -64,7 +71,6 @@ def _alone(folder: Path) -> Iterator[None]:
             remedy="make the folder writable and leave free space on its disk, or change `output.dir`",
         ) from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

@@ -42,20 +42,27 @@ FAILED_AGAIN = timedelta(seconds=30)
 """How long after a failure the service tries again, where `resync` is longer."""
 
 
-def wanted_floors(schedule: FloorSchedule, config: Config, now: datetime) -> list[Wanted]:
-    """Of every pool the floor due at `now`, or the first one before any is due. Raises NotFoundError past the last."""
+def wanted_floors(
+    schedule: FloorSchedule, config: Config, now: datetime, held: Mapping[str, int] | None = None
+) -> list[Wanted]:
+    """Of every pool the floor due at `now`, or the first one before any is due, and no less than the one `held`.
+    Raises NotFoundError past the last."""
     wanted = []
     for name, pool in config.pools.items():
         window = floor_due(schedule, name, max(now, schedule.pools[name].windows[0].start))
+        kept = 0 if held is None else held.get(name, 0)
+        floor = max(window.min_replicas, kept)
         wanted.append(
             Wanted(
                 pool=name,
-                replicas=window.min_replicas,
-                floor=window.min_replicas,
-                max_replicas=max(pool.bounds.max, window.min_replicas),
+                replicas=floor,
+                floor=floor,
+                max_replicas=max(pool.bounds.max, floor),
                 version=schedule.version,
                 valid_until=schedule.valid_until,
-                reason=short_reason(window.reason),
+                reason=short_reason(window.reason)
+                if window.min_replicas >= kept
+                else f"floor held at {kept} by the service",
             )
         )
     return wanted
@@ -103,9 +110,16 @@ def write_documents(schedule: FloorSchedule, config: Config, folder: Path, now: 
 
 
 def publish_everywhere(
-    schedule: FloorSchedule, config: Config, folder: Path, as_of: datetime, *, clock: datetime
+    schedule: FloorSchedule,
+    config: Config,
+    folder: Path,
+    as_of: datetime,
+    *,
+    clock: datetime,
+    held: Mapping[str, int] | None = None,
 ) -> tuple[Outcome, ...]:
-    """Write all documents and run the live publishers that carry floors, for the schedule that was just written.
+    """Write all documents and run the live publishers that carry floors, for the schedule that was just written; no
+    floor is less than the one that the service has `held`, by pool.
 
     Live publishers are for now alone: a schedule that is not in force by the clock, as of a run on history, is
     `expired` for them. Raises PublishError where the outcomes cannot be recorded.
@@ -118,7 +132,7 @@ def publish_everywhere(
     if not live:
         return tuple(outcomes)
     if schedule.issued_at <= clock < schedule.valid_until:
-        wanted: dict[Value, list[Wanted]] = {"floor": wanted_floors(schedule, config, clock)}
+        wanted: dict[Value, list[Wanted]] = {"floor": wanted_floors(schedule, config, clock, held)}
         return (*outcomes, *run_publishers(config, folder, wanted, now=clock))
     note = f"this run stands for {format_time(as_of)}, which is not now: nothing was looked at"
     return (
@@ -151,14 +165,19 @@ class PublisherRuns:
     """The live publishers of one configuration, run again and again by one thread at a time.
 
     A publisher that outlasts its deadline is left to itself and not begun again before it has ended: what is wanted now
-    must not be overwritten by what was wanted then.
+    must not be overwritten by what was wanted then. `before` are those of an earlier configuration, whose runs may
+    still go on. With `label` it is that publisher alone, and the record of all others is left as it is.
     """
 
-    def __init__(self, config: Config, folder: Path) -> None:
+    def __init__(
+        self, config: Config, folder: Path, *, label: str | None = None, before: PublisherRuns | None = None
+    ) -> None:
         self._config = config
         self._folder = folder
-        self._entries = [entry for entry in config.publishers if isinstance(entry, LivePublisher)]
-        self._running: dict[str, Future[list[Outcome]]] = {}
+        live = [entry for entry in config.publishers if isinstance(entry, LivePublisher)]
+        self._entries = [entry for entry in live if label in (None, entry.label)]
+        self._known = [entry.label for entry in config.publishers] if label is None else None
+        self._running: dict[str, Future[list[Outcome]]] = {} if before is None else before._running
         self._last: dict[str, tuple[datetime, dict[str, int], bool]] = {}
 
     def due(self, wanted: Mapping[Value, Sequence[Wanted]], *, now: datetime) -> tuple[str, ...]:
@@ -208,7 +227,7 @@ class PublisherRuns:
         """Why they could not be recorded."""
         if outcomes:
             try:
-                record_outcomes(self._folder, outcomes, publishers=[one.label for one in self._config.publishers])
+                record_outcomes(self._folder, outcomes, publishers=self._known)
             except PublishError as error:
                 return error
         return None
@@ -219,7 +238,11 @@ class PublisherRuns:
 
         def publish() -> list[Outcome]:
             current = [one for one in wanted if one.valid_until is None or now < one.valid_until]
-            outcomes = [_expired(entry, one, now) for one in wanted if one not in current]
+            late = [one for one in wanted if one not in current]
+            # What the service then asks for never falls, and this keeps it so whatever is there.
+            raised = [one for one in late if one.replicas > ours.get(one.pool, one.replicas)]
+            outcomes = [_expired(entry, one, now) for one in late if one not in raised]
+            current += [one.model_copy(update={"valid_until": None, "only_raises": True}) for one in raised]
             if current:
                 publisher = live_publisher(entry, self._config, ours=ours)
                 outcomes += publisher.publish(current, apply=self._config.mode == "apply", now=now)
@@ -288,5 +311,8 @@ def _in_thread(name: str, call: Callable[[], list[Outcome]]) -> Future[list[Outc
                 # A fault of ours is told like any other, and its trace goes to standard error.
                 future.set_exception(sys.exc_info()[1] or RuntimeError("ended without a word"))
 
-    threading.Thread(target=body, name=name, daemon=True).start()
+    try:
+        threading.Thread(target=body, name=name, daemon=True).start()
+    except RuntimeError as error:
+        future.set_exception(error)
     return future

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from floorcast.errors import DataError, FloorcastError
 from floorcast.service import Service
@@ -34,18 +33,12 @@ _SAVE_WITHIN_S = 5.0
 _log = logging.getLogger("floorcast.service")
 
 
-def state_dir(project: Project) -> Path:
-    """The folder of what the service remembers."""
-    given = project.config.service.state_dir
-    return project.output / "service" if given is None else project.base / given
-
-
 def needs_restart(begun: Project, now: Project) -> list[str]:
     """What is configured otherwise than when the process began, and is only looked at then."""
     old, new = begun.config.service, now.config.service
     changed = [f"service.{key}" for key in Service.model_fields if getattr(old, key) != getattr(new, key)]
     changed = [key for key in changed if key not in ("service.tick", "service.queries")]
-    if state_dir(begun) != state_dir(now) and "service.state_dir" not in changed:
+    if begun.state_dir != now.state_dir and "service.state_dir" not in changed:
         changed.append("output.dir")
     return [f"{key} was changed: restart the service to use it" for key in changed]
 
@@ -65,7 +58,7 @@ class Loop:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load, self._wall, self._monotonic = load, wall, monotonic
-        self._folder, self._begun = state_dir(project), project
+        self._folder, self._begun = project.state_dir, project
         self._unchanged: list[str] = []
         self._stamp: Stamp | None = stamp_of(project.file)
         self._config_fault: str | None = None

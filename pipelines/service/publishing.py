@@ -1,10 +1,13 @@
-"""What is decided, carried to where replicas are set: in a thread of its own, so that no publisher holds up a tick."""
+"""What is decided, carried to where replicas are set: each publisher in a thread of its own, so that none holds up a
+tick or another publisher."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from floorcast.publisher import LivePublisher, Value
@@ -20,58 +23,105 @@ _LOOK_S = 1.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass
+class _Lane:
+    """One publisher's thread and what it last came to. It outlives a change of the configuration: what still runs of
+    that label is waited for."""
+
+    label: str
+    told: threading.Event = field(default_factory=threading.Event)
+    runs: tuple[Project, PublisherRuns] | None = None
+    thread: threading.Thread | None = None
+    fault: str | None = None
+
+
 class Publishing:
     """Runs the publishers of the newest board when they are due. `outcomes` is what each last did for each pool."""
 
     def __init__(self, wall: Callable[[], datetime]) -> None:
         self._wall = wall
         self._newest: tuple[Project, Board] | None = None
-        self._told, self._stop = threading.Event(), threading.Event()
-        self._runs: tuple[Project, PublisherRuns] | None = None
-        self._thread: threading.Thread | None = None
+        self._begun, self._stop = False, threading.Event()
+        self._lanes: dict[str, _Lane] = {}
+        self._recording = threading.Lock()
         self.outcomes: tuple[Outcome, ...] = ()
-        self.fault: str | None = None
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong beside what the outcomes say."""
+        faults = [f"publisher {lane.label}: {lane.fault}" for lane in self._lanes.values() if lane.fault]
+        return "; ".join(faults) or None
 
     def begin(self, project: Project) -> None:
-        """Start the thread, with what was done before this process."""
+        """Publish what is offered from now on, after what was done before this process."""
         self.outcomes = read_record(project.output).outcomes
-        self._thread = threading.Thread(target=self._run, name="publishing", daemon=True)
-        self._thread.start()
+        self._begun = True
 
     def offer(self, project: Project, board: Board) -> None:
         """What is to be carried from now on. Returns at once."""
-        if any(isinstance(entry, LivePublisher) for entry in project.config.publishers):
-            self._newest = project, board
-            self._told.set()
+        self._newest = project, board
+        if not self._begun or self._stop.is_set():
+            return
+        for entry in project.config.publishers:
+            if isinstance(entry, LivePublisher):
+                lane = self._lanes.setdefault(entry.label, _Lane(entry.label))
+                self._keep_alive(lane)
+                lane.told.set()
 
     def end(self, within_s: float) -> None:
         """Begin nothing new, and let what runs end within that time."""
         self._stop.set()
-        self._told.set()
-        if self._thread is not None:
-            self._thread.join(within_s)
+        until = time.monotonic() + within_s
+        for lane in self._lanes.values():
+            lane.told.set()
+        for lane in self._lanes.values():
+            if lane.thread is not None:
+                lane.thread.join(max(until - time.monotonic(), 0))
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self._told.wait(_LOOK_S)
-            self._told.clear()
-            if self._newest is not None and not self._stop.is_set():
-                self._publish(*self._newest)
-
-    def _publish(self, project: Project, board: Board) -> None:
-        if self._runs is None or self._runs[0] is not project:
-            self._runs = project, PublisherRuns(project.config, project.output)
-        runs, wanted = self._runs[1], wanted_of(board)
-        due = runs.due(wanted, now=self._wall())
-        if not due:
+    def _keep_alive(self, lane: _Lane) -> None:
+        if lane.thread is not None:
+            if lane.thread.is_alive():
+                return
+            self._tell(lane, "its thread died; another was begun")
+        thread = threading.Thread(target=self._run, args=(lane,), name=f"publishing {lane.label}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._tell(lane, f"{error}; tried again at the next tick")
             return
-        done = runs.run(wanted, now=self._wall(), only=due)
+        lane.thread = thread
+
+    def _run(self, lane: _Lane) -> None:
+        while not self._stop.is_set():
+            lane.told.wait(_LOOK_S)
+            lane.told.clear()
+            if self._newest is not None and not self._stop.is_set():
+                try:
+                    self._publish(lane, *self._newest)
+                except (OSError, RuntimeError) as error:
+                    # A machine out of threads, files or locks may have some again.
+                    self._tell(lane, f"{error}; tried again")
+
+    def _publish(self, lane: _Lane, project: Project, board: Board) -> None:
+        if lane.runs is None or lane.runs[0] is not project:
+            before = None if lane.runs is None else lane.runs[1]
+            lane.runs = project, PublisherRuns(project.config, project.output, label=lane.label, before=before)
+        runs, wanted = lane.runs[1], wanted_of(board)
+        if not runs.due(wanted, now=self._wall()):
+            return
+        done = runs.run(wanted, now=self._wall())
         for one in done.outcomes:
             if one.did in AT_FAULT:
                 _log.warning("publisher %s, pool %s: %s: %s", one.publisher, one.pool, one.did, one.note)
-        newest = {(one.publisher, one.pool): one for one in (*self.outcomes, *done.outcomes)}
-        self.outcomes = tuple(one for _, one in sorted(newest.items()))
-        self.fault = None if done.fault is None else str(done.fault)
+        with self._recording:
+            newest = {(one.publisher, one.pool): one for one in (*self.outcomes, *done.outcomes)}
+            self.outcomes = tuple(one for _, one in sorted(newest.items()))
+        lane.fault = None if done.fault is None else str(done.fault)
+
+    def _tell(self, lane: _Lane, fault: str) -> None:
+        if lane.fault != fault:
+            _log.error("publisher %s: %s", lane.label, fault)
+        lane.fault = fault
 
 
 def wanted_of(board: Board) -> Mapping[Value, list[Wanted]]:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from floorcast.errors import PublishError
 from pipelines.publishers.files import replace_file
+from pipelines.publishers.held import DECISIONS
 from pipelines.service.decisions import Decisions
 from pipelines.service.memory import write_memory
 from pipelines.service.tick import Ticked
 
-DECISIONS = "decisions.json"
 _LAG_S = 5.0
 """How long saving may take before it is told."""
 _log = logging.getLogger("floorcast.service")

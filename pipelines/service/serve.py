@@ -16,11 +16,11 @@ from types import FrameType
 from floorcast.errors import ConfigError
 from floorcast.units import format_duration
 from pipelines.project import Project
+from pipelines.publishers.held import DECISIONS
 from pipelines.service.api import create_app
 from pipelines.service.external_scaler import Tls, start_scaler
 from pipelines.service.loop import Loop
 from pipelines.service.memory import FILE
-from pipelines.service.saving import DECISIONS
 from pipelines.service.tokens import token_from
 from pipelines.service.web import WebServer
 

@@ -9,6 +9,7 @@ from floorcast.errors import FloorcastError, PublishError
 from floorcast.types import FloorSchedule
 from floorcast.units import format_time
 from pipelines.project import Project
+from pipelines.publishers.held import held_floors
 from pipelines.publishers.manifests import write_manifests
 from pipelines.publishers.outcome import AT_FAULT, Outcome
 from pipelines.publishers.overlay_file import write_overlay_facts
@@ -23,6 +24,9 @@ from scaling.recompute import recompute
 from store.connection import Store, open_store
 from store.floors import read_floors
 from store.publications import PublicationRecord, latest_publication, list_publications, record_publication
+
+FRESH_TICKS = 4
+"""How many ticks ago the service may have decided last, to count as one that runs."""
 
 
 class PublishResult(StageResult):
@@ -80,7 +84,8 @@ def publish(project: Project, now: datetime) -> PublishResult:
     manifests = write_manifests(schedule, project.config, project.output, as_of)
     # Last: what cannot be reached must not keep the files from being written.
     clock = datetime.now(UTC)
-    outcomes = publish_everywhere(schedule, project.config, project.output, as_of, clock=clock)
+    held = held_floors(project.state_dir, now=clock, within=FRESH_TICKS * project.config.service.tick)
+    outcomes = publish_everywhere(schedule, project.config, project.output, as_of, clock=clock, held=held)
     return PublishResult(
         version=schedule.version,
         content_hash=schedule.content_hash,

@@ -14,6 +14,7 @@ import pytest
 
 from floorcast.types import FloorSchedule
 from pipelines.project import load_project
+from pipelines.publishers.held import held_floors
 from pipelines.publishers.schedule import write_schedule
 from pipelines.service import loop as loops
 from pipelines.service.loop import Loop
@@ -109,6 +110,27 @@ def test_a_pool_that_leaves_the_configuration_and_comes_back_finds_the_floor_tha
     assert service.floors(seconds=15) == {"code-8b": 6}
     file.write_text(whole)
     assert service.floors(seconds=15)["chat-70b"] == 15
+
+
+def test_publishing_finds_the_floors_that_are_held_up_of_a_service_that_runs(
+    file: Path, service_of: ServiceOf, until: Callable[[Callable[[], bool]], None]
+) -> None:
+    """The schedule expires at 10:50, and 15 is the most that was in force."""
+    service = service_of(file)
+
+    def held(**later: float) -> object:
+        now = NOW + service.passed + timedelta(**later)
+        return held_floors(service.project.state_dir, now=now, within=timedelta(minutes=1))
+
+    assert held() == {}, "no service has run yet"
+    service.floors()
+    assert held() == {}, "what is published is in force"
+    service.floors(hours=1)
+    service.floors(hours=1)
+    until(lambda: held(seconds=60) == {"chat-70b": 15, "code-8b": 6})
+    assert held(seconds=61) == {}, "it may have ended"
+    (service.project.state_dir / "decisions.json").write_text("{")
+    assert held() == {}
 
 
 def test_a_configuration_behind_links_is_read_anew_when_the_links_are_moved(file: Path, service_of: ServiceOf) -> None:

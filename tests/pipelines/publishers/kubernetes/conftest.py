@@ -212,13 +212,22 @@ class Cluster:
         self.state.faults.append(self.standin.Fault(what, **settings))
 
     def publish(
-        self, *replicas: int, mode: str = "apply", now: datetime = NOW, extra: str = "", pools: tuple[str, ...] = ()
+        self,
+        *replicas: int,
+        mode: str = "apply",
+        now: datetime = NOW,
+        extra: str = "",
+        pools: tuple[str, ...] = (),
+        only_raises: bool = False,
     ) -> Outcome | list[Outcome]:
         """What the publisher does for chat-70b, or for `pools`."""
         names = pools or ("chat-70b",)
         config = self.config(mode=mode, extra=extra)
         outcomes = Kubernetes(config.publishers[0], config).publish(
-            [wanted_of(name, number) for name, number in zip(names, replicas, strict=True)],
+            [
+                wanted_of(name, number).model_copy(update={"only_raises": only_raises})
+                for name, number in zip(names, replicas, strict=True)
+            ],
             apply=mode == "apply",
             now=now,
         )

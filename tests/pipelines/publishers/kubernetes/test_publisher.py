@@ -252,6 +252,15 @@ def test_an_expired_schedule_is_not_applied_and_the_last_floor_stays(either):
     assert either.api.get(key)["spec"][either.minimum] == 15
 
 
+def test_after_an_expiry_a_minimum_is_raised_and_never_lowered(either):
+    key = either.make()
+    either.publish(14)
+    assert either.publish(12, only_raises=True).did == "left_above"
+    assert either.api.get(key)["spec"][either.minimum] == 14
+    assert either.publish(16, only_raises=True).did == "applied"
+    assert either.api.get(key)["spec"][either.minimum] == 16
+
+
 def test_an_object_elsewhere_or_of_another_name_is_the_one_named(either):
     extra = "    pools: [code-8b]\n    objects: {code-8b: {namespace: llm, name: chat-70b}}\n"
     either.allow(extra=extra)

@@ -163,3 +163,15 @@ def planner_of() -> Iterator[Callable[..., Planner]]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[[Callable[[], bool]], None]:
+    def wait(true: Callable[[], bool]) -> None:
+        """Until it is, for half a minute at most."""
+        deadline = time.monotonic() + 30
+        while not true():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    return wait

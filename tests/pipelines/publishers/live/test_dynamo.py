@@ -226,3 +226,23 @@ def test_an_expired_floor_is_not_published(planner_of: PlannerOf, config_of: Con
     assert outcome.did == "expired"
     assert planner.requests == []
     assert read_record(tmp_path).outcomes == (outcome,)
+
+
+def test_after_the_schedule_expired_a_minimum_of_ours_is_raised_and_none_is_lowered(
+    planner_of: PlannerOf, config_of: ConfigOf, tmp_path: Path
+) -> None:
+    planner = planner_of("agg", min_endpoint=2)
+    config = config_of(f'{{kind: dynamo, url: "{planner.url}", pools: [chat-70b]}}')
+
+    def run_with(replicas: int, **later: float) -> str:
+        [outcome] = run_publishers(config, tmp_path, want(chat_70b=replicas), now=NOW + timedelta(**later))
+        return outcome.did
+
+    assert run_with(14) == "applied"
+    assert run_with(17, hours=2) == "applied"
+    assert planner.minimums == {"min_endpoint": 17}
+    assert run_with(17, hours=2) == "expired"
+    assert run_with(16, hours=2) == "expired"
+    planner.minimums = {"min_endpoint": 30}
+    assert run_with(20, hours=2) == "left_above"
+    assert planner.minimums == {"min_endpoint": 30}

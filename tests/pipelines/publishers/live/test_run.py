@@ -144,6 +144,21 @@ def test_the_schedule_goes_everywhere(
     assert planner.minimums == {"min_endpoint": 13}
 
 
+def test_a_floor_that_the_service_holds_up_is_not_undercut(
+    planner_of: PlannerOf, config_of: ConfigOf, tmp_path: Path, schedule: FloorSchedule
+) -> None:
+    """14 is due."""
+    planner = planner_of("agg", min_endpoint=20)
+    config = config_of(entry(planner, "one"))
+    for held, there in ((20, 20), (18, 20), (22, 22)):
+        publish_everywhere(schedule, config, tmp_path, NOW, clock=NOW, held={"chat-70b": held})
+        assert planner.minimums == {"min_endpoint": there}
+    # Now it is ours, and may be let down.
+    for held, there in ((21, 21), (3, 14)):
+        publish_everywhere(schedule, config, tmp_path, NOW, clock=NOW, held={"chat-70b": held})
+        assert planner.minimums == {"min_endpoint": there}
+
+
 @pytest.mark.parametrize("clock", [NOW - timedelta(minutes=6), NOW + timedelta(hours=2)], ids=["future", "past"])
 def test_a_run_on_another_time_writes_files_and_touches_nothing_else(
     planner_of: PlannerOf, config_of: ConfigOf, tmp_path: Path, schedule: FloorSchedule, clock: datetime
