@@ -382,6 +382,7 @@ def test_a_database_in_use_names_who_holds_it(main, published):
         [sys.executable, "-c", script, str(published.store_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     before = bytes_of(published.output)
+    swap("horizon: 12h", "horizon: 12h\nstore: {wait: 2s}")(published.base)
     try:
         assert holder.stdout.readline() == b"open\n"
         ran = main("publish", *NOW, cwd=published.base)
