@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -10,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from floorcast.pool import Target
+from floorcast.references import unknown_pool
 from floorcast.section import Fraction, Name, Section
 from floorcast.units import Duration, format_duration
 
@@ -259,17 +259,7 @@ def check_publishers(config: Config) -> None:
             )
         for pool in entry.pools:
             if pool not in config.pools:
-                near = difflib.get_close_matches(pool, list(config.pools), n=1)
-                raise PydanticCustomError(
-                    "unknown_pool",
-                    "publisher {name} names pool {pool}, which is not under `pools`",
-                    {
-                        "name": entry.label,
-                        "pool": pool,
-                        "at": (*at, "pools"),
-                        "hint": f"did you mean {near[0]}?" if near else f"use one of {sorted(config.pools)}",
-                    },
-                )
+                raise unknown_pool(config, pool, f"publisher {entry.label}", (*at, "pools"))
         if isinstance(entry, DynamoPublisher):
             _check_dynamo(config, entry, at)
         if isinstance(entry, AwsPublisher):

@@ -19,17 +19,7 @@ def check_references(config: Config) -> None:
     for name, spec in config.classes.items():
         for pool in spec.pools:
             if pool not in config.pools:
-                near = difflib.get_close_matches(pool, list(config.pools), n=1)
-                raise PydanticCustomError(
-                    "unknown_pool",
-                    "class {name} names pool {pool}, which is not under `pools`",
-                    {
-                        "name": name,
-                        "pool": pool,
-                        "at": ("classes", name, "pools"),
-                        "hint": f"did you mean {near[0]}?" if near else f"use one of {sorted(config.pools)}",
-                    },
-                )
+                raise unknown_pool(config, pool, f"class {name}", ("classes", name, "pools"))
     for pool in config.pools:
         if not config.classes_of(pool):
             raise PydanticCustomError(
@@ -239,6 +229,21 @@ def check_live_queries(config: Config) -> None:
                 "hint": "name one of kind prometheus with `source`",
             },
         )
+
+
+def unknown_pool(config: Config, pool: str, where: str, at: tuple[str, ...]) -> PydanticCustomError:
+    """That `where`, whose key is `at`, names a pool that there is not."""
+    near = difflib.get_close_matches(pool, list(config.pools), n=1)
+    return PydanticCustomError(
+        "unknown_pool",
+        "{where} names pool {pool}, which is not under `pools`",
+        {
+            "where": where,
+            "pool": pool,
+            "at": at,
+            "hint": f"did you mean {near[0]}?" if near else f"use one of {sorted(config.pools)}",
+        },
+    )
 
 
 def _unknown_class(config: Config, name: str, where: str, at: tuple[str, ...]) -> PydanticCustomError:
