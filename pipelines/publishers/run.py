@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
@@ -196,12 +196,10 @@ class PublisherRuns:
             found.append(entry.label)
         return tuple(found)
 
-    def run(
-        self, wanted: Mapping[Value, Sequence[Wanted]], *, now: datetime, only: Collection[str] | None = None
-    ) -> PublisherRun:
-        """Run all at once, or `only` these, with the values in `wanted` that they carry; wait for each until its
-        deadline, and record what they did."""
-        entries = [entry for entry in self._entries if entry.value in wanted and (only is None or entry.label in only)]
+    def run(self, wanted: Mapping[Value, Sequence[Wanted]], *, now: datetime) -> PublisherRun:
+        """Run all at once with the values in `wanted` that they carry; wait for each until its deadline, and record
+        what they did."""
+        entries = [entry for entry in self._entries if entry.value in wanted]
         outcomes = self._left_over()
         # At once: what an earlier run applied is ours, and a later one may lower it.
         self._record(outcomes)

@@ -91,11 +91,6 @@ class Decisions(Mapping[str, PoolDecision]):
             **{name: _counts(values) for name, values in (counts | {"current": decision.current}).items()},
         }
 
-    @cached_property
-    def floors(self) -> Mapping[str, int]:
-        """The floor in force by pool."""
-        return dict(zip(self._ticked.fleet.pools, self._ticked.floors.floor.astype(int).tolist(), strict=True))
-
     def __getitem__(self, pool: str) -> PoolDecision:
         made = self._made.get(pool)
         if made is None:
