@@ -5,10 +5,9 @@ The planner keeps a minimum until it is restarted, and then begins with that of 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -18,11 +17,12 @@ from floorcast.config import Config
 from floorcast.errors import PublishError
 from floorcast.publisher import DYNAMO_FIELDS, DynamoPublisher
 from floorcast.units import format_duration
+from pipelines.http_answer import TooLongError, retry_after, whole_answer
 from pipelines.publishers.outcome import Outcome, Wanted
 
 PATH = "/v1/min-endpoints"
 
-_LONGEST_WAIT_S = 30.0
+_LONGEST_WAIT = timedelta(seconds=30)
 """How long a planner may ask us to wait; one that asks for more is tried again by the next run."""
 
 _LARGEST = 64 * 1024
@@ -149,7 +149,16 @@ class DynamoPlanner:
 
     def _once(self, client: httpx.Client, method: str, body: object) -> dict[str, Any]:
         try:
-            response = self._send(client, method, body)
+            response = whole_answer(
+                client,
+                method,
+                self._entry.url + PATH,
+                within=self._entry.timeout,
+                most_bytes=_LARGEST,
+                body={"json": body},
+            )
+        except TooLongError:
+            raise self._error("the answer is far too long", "set `url` to the planner's control API itself") from None
         except httpx.TimeoutException:
             raise _TransientError(f"no whole answer within {format_duration(self._entry.timeout)}") from None
         except httpx.RequestError as error:
@@ -157,10 +166,10 @@ class DynamoPlanner:
         status = response.status_code
         said = f"the planner answered {status}{_message(response)}"
         if status == 429 or status >= 500:
-            wait_s = _retry_after_s(response)
-            if wait_s > _LONGEST_WAIT_S:
-                raise self._error(f"{said}, and asks to wait {format_duration(wait_s)}", "it is tried again by then")
-            raise _TransientError(said, wait_s)
+            wait = retry_after(response)
+            if wait > _LONGEST_WAIT:
+                raise self._error(f"{said}, and asks to wait {format_duration(wait)}", "it is tried again by then")
+            raise _TransientError(said, wait.total_seconds())
         if status in (400, 409, 422):
             raise _RefusedError(_message(response).removeprefix(": ") or str(status))
         if status != 200:
@@ -173,20 +182,6 @@ class DynamoPlanner:
             raise self._error("the answer is not a JSON object", "set `url` to the planner's control API itself")
         return document
 
-    def _send(self, client: httpx.Client, method: str, body: object) -> httpx.Response:
-        deadline = time.monotonic() + self._entry.timeout.total_seconds()
-        with client.stream(method, self._entry.url + PATH, json=body) as response:
-            content = bytearray()
-            for part in response.iter_bytes():
-                content += part
-                # httpx's own timeout starts anew with every byte.
-                if time.monotonic() > deadline:
-                    raise httpx.ReadTimeout("the answer trickles in")
-                if len(content) > _LARGEST:
-                    raise self._error("the answer is far too long", "set `url` to the planner's control API itself")
-            kept = {name: response.headers[name] for name in ("Retry-After",) if name in response.headers}
-            return httpx.Response(response.status_code, headers=kept, content=bytes(content))
-
     def _error(self, what: str, remedy: str) -> PublishError:
         return PublishError(what, where=f"publisher {self.name} ({self._entry.url})", remedy=remedy)
 
@@ -198,9 +193,3 @@ def _message(response: httpx.Response) -> str:
         return ""
     said = body.get("error") if isinstance(body, dict) else None
     return f": {str(said)[:_SHOWN]}" if said else ""
-
-
-def _retry_after_s(response: httpx.Response) -> float:
-    """Whole seconds as the header says; a date or anything else counts as none."""
-    said = response.headers.get("Retry-After", "")
-    return float(said) if said.isdigit() else 0.0

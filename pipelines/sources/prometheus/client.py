@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import ssl
-import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from urllib.parse import unquote
@@ -19,6 +17,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_aft
 from floorcast.errors import ConfigError, DataError
 from floorcast.source import PrometheusSource
 from floorcast.units import format_duration
+from pipelines.http_answer import retry_after, whole_answer
 
 _SHOWN = 300
 """Characters of a server's message that an error repeats."""
@@ -163,7 +162,9 @@ class PrometheusClient:
 
     def _once(self, path: str, form: dict[str, str], kind: type[_Answer[_Data]]) -> _Data:
         try:
-            response = self._send(path, form)
+            response = whole_answer(
+                self._http, "POST", self._url.join(path), within=self._source.timeout, body={"data": form}
+            )
         except httpx.TimeoutException:
             waited = format_duration(self._source.timeout)
             raise _TransientError(
@@ -183,22 +184,10 @@ class PrometheusClient:
             ) from None
         return self._read(response, kind)
 
-    def _send(self, path: str, form: dict[str, str]) -> httpx.Response:
-        deadline = time.monotonic() + self._source.timeout.total_seconds()
-        with self._http.stream("POST", self._url.join(path), data=form) as response:
-            body = bytearray()
-            for part in response.iter_bytes():
-                body += part
-                if time.monotonic() > deadline:
-                    # httpx's own timeout starts anew with every byte.
-                    raise httpx.ReadTimeout("the answer trickles in")
-            kept = {name: response.headers[name] for name in ("Date", "Retry-After") if name in response.headers}
-            return httpx.Response(response.status_code, headers=kept, content=bytes(body), request=response.request)
-
     def _read(self, response: httpx.Response, kind: type[_Answer[_Data]]) -> _Data:
         status = response.status_code
         if status == 429 or status >= 500:
-            said, wait = f"the server answered {status}{self._message(response)}", _retry_after(response)
+            said, wait = f"the server answered {status}{self._message(response)}", retry_after(response)
             if wait > _PATIENCE:
                 raise self._error(
                     f"{said}, and asks to be left alone for {format_duration(wait)}",
@@ -339,20 +328,6 @@ def _api(source: PrometheusSource) -> tuple[httpx.URL, tuple[str, str] | None]:
     if (url.port or 0) > 65535:
         raise _unusable(source, "its port is above 65535")
     return url, None if user is None else (unquote(user), unquote(password or ""))
-
-
-def _retry_after(response: httpx.Response) -> timedelta:
-    """How long the server asks us to wait, in seconds or until a date by its own clock; zero where it does not say."""
-    said = response.headers.get("Retry-After", "").strip()
-    if said.isdecimal():
-        return timedelta(seconds=min(int(said), 10**9))
-    try:
-        until = parsedate_to_datetime(said)
-        sent = response.headers.get("Date")
-        now = parsedate_to_datetime(sent) if sent else datetime.now(UTC)
-        return max(until - now, timedelta(0))
-    except (TypeError, ValueError):
-        return timedelta(0)
 
 
 def _time(moment: datetime) -> dict[str, str]:
