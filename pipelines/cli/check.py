@@ -24,7 +24,9 @@ NEEDS = (
 
 
 def examine(project: Project, now: datetime) -> dict[str, Any]:
-    """What each source holds. Raises what reading it for `ingest` raises."""
+    """What each source holds, and which pools `serve` gets no live signals of. Raises what reading it for `ingest`
+    raises."""
+    from pipelines.service.questions import ask_of
     from pipelines.stages.load import stored_contradictions
     from pipelines.stages.startups import said_startups, with_measured_startups
 
@@ -43,6 +45,7 @@ def examine(project: Project, now: datetime) -> dict[str, Any]:
             if pool.calendar
         },
         "sources": sources,
+        "without_live_signals": [str(one) for one in ask_of(project.config, latencies=False)[1]],
         "classes_without_demand": sorted(set(project.config.classes) - seen),
     }
 
@@ -171,6 +174,8 @@ def say_examined(found: dict[str, Any], project: Project) -> None:
             )
     if not found["sources"]:
         say("\nno sources yet: add one under `sources`")
+    for untold in found["without_live_signals"]:
+        _say_folded(untold)
     for name in found["classes_without_demand"]:
         _say_folded(f"class {name}: no demand in any source; floors will be {_fallback(project, name)}")
 

@@ -110,3 +110,15 @@ def test_as_json_it_tells_the_same(command: list[str]) -> None:
     assert (tokens_in["series"], tokens_in["resolution_s"], tokens_in["history_s"]) == (2, 30, 172_800)
     assert [gap["start"] for gap in tokens_in["gaps"]] == ["2025-03-05T10:10:00Z"]
     assert {signal["signal"]: signal["names"] for signal in steady["signals"]}["ttft_s"] == []
+
+
+def test_pools_that_share_a_class_are_told_that_they_have_no_live_signals(command: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "floorcast.yaml"
+    config = yaml.safe_load(file.read_text())
+    config["pools"]["pool"]["gpu"]["usd_per_gpu_hour"] = 3.99
+    config["pools"]["told"] = config["pools"]["pool"] | {"overlay": {"match": {"job": "told"}}}
+    config["classes"]["chat"]["pools"] = ["pool", "told"]
+    file.write_text(yaml.safe_dump(config))
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    said = [line for line in printed.splitlines() if "no live signals" in line]
+    assert said == ["  pool pool has no live signals: class chat has several pools; give it `overlay.match`"]
