@@ -9,8 +9,10 @@ import numpy as np
 
 from benchmarks.forecast.alternatives import ALTERNATIVES, DAY
 from benchmarks.forecast.conformal import MARGINS, Margin, units, with_margin
+from benchmarks.forecast.coverage import NEXT_TO_NOTHING, share_covered
 from benchmarks.forecast.data import daily_share
 from benchmarks.forecast.ours import lead_quantiles, outlook_quantiles
+from floorcast.columns import QUANTILE_LEVELS
 from floorcast.errors import ForecastError
 from forecasting import accuracy
 from forecasting.series import FloatArray, Series
@@ -27,6 +29,8 @@ CALIBRATED = 14 * DAY
 OURS, OWN_MARGIN = "floorcast", "own"
 
 Row = dict[str, str | float]
+
+_JUDGED = [QUANTILE_LEVELS.index(level) for level in LEVELS]
 
 
 @dataclass(frozen=True)
@@ -109,31 +113,35 @@ def judge_series(series: Series, *, evaluated: int = EVALUATED) -> list[Row]:
 
 def _judge_ours(truth: _Truth) -> list[Row]:
     series, evaluated = truth.series, truth.evaluated
-    share = daily_share(series.values, day=DAY)
     rows: list[Row] = []
     for horizon, steps in LEADS.items():
         began = time.perf_counter()
-        quantiles = lead_quantiles(series, lead_steps=steps, first=MARGIN_WINDOW, levels=LEVELS)[:, None]
+        quantiles = lead_quantiles(series, lead_steps=steps, first=MARGIN_WINDOW, levels=QUANTILE_LEVELS)[:, None]
         seconds = time.perf_counter() - began
         actual = truth.ahead(MARGIN_WINDOW, steps).max(axis=1)[:, None]
         skipped = evaluated - MARGIN_WINDOW
-        row = truth.row(horizon, OURS, OWN_MARGIN, quantiles[skipped:], actual[skipped:])
-        rows.append(row | _of_all(truth.row(horizon, OURS, OWN_MARGIN, quantiles, actual), seconds, share))
+        row = truth.row(horizon, OURS, OWN_MARGIN, quantiles[skipped:, :, _JUDGED], actual[skipped:])
+        rows.append(row | _of_all(series, quantiles, actual, seconds))
     hours_before = (evaluated - max(MARGIN_WINDOW, len(series.values) - CALIBRATED)) // HOUR
     origins = range(evaluated - hours_before * HOUR, len(series.values), HOUR)
     began = time.perf_counter()
-    outlook, weights = outlook_quantiles(series, origins=origins, horizon=DAY, refit_every=DAY, levels=LEVELS)
+    outlook, weights = outlook_quantiles(series, origins=origins, horizon=DAY, refit_every=DAY, levels=QUANTILE_LEVELS)
     seconds = time.perf_counter() - began
     actual = truth.ahead(origins[0], DAY)[::HOUR]
-    row = truth.row(OUTLOOK, OURS, OWN_MARGIN, outlook[hours_before:], actual[hours_before:])
-    row |= _of_all(truth.row(OUTLOOK, OURS, OWN_MARGIN, outlook, actual), seconds, share)
+    row = truth.row(OUTLOOK, OURS, OWN_MARGIN, outlook[hours_before:, :, _JUDGED], actual[hours_before:])
+    row |= _of_all(series, outlook, actual, seconds)
     return [*rows, row | {f"weight of {name}": weight for name, weight in weights.items()}]
 
 
-def _of_all(every: Row, seconds: float, daily_share: float) -> Row:
-    """What is told of all origins that floorcast forecast at, `every` their row."""
-    shares = {f"share_of_all_{level}": every[f"share_{level}"] for level in LEVELS}
-    return {**shares, "seconds": seconds, "daily_share": daily_share, "targets_of_all": every["targets"]}
+def _of_all(series: Series, quantiles: FloatArray, actual: FloatArray, seconds: float) -> Row:
+    """What is told of all origins that floorcast forecast at, of quantiles at all levels."""
+    silent = NEXT_TO_NOTHING * float(np.nanmean(series.values))
+    shares = {
+        f"share_of_all_{level}": share_covered(actual, quantiles, levels=QUANTILE_LEVELS, level=level, silent=silent)
+        for level in LEVELS
+    }
+    targets = int(np.isfinite(actual).sum())
+    return {**shares, "seconds": seconds, "daily_share": daily_share(series.values, day=DAY), "targets_of_all": targets}
 
 
 def _judge_alternative(truth: _Truth, name: str, paths: FloatArray, margin: Margin) -> list[Row]:

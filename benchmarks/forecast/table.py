@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from benchmarks.forecast.coverage import NEXT_TO_NOTHING
 from benchmarks.forecast.judge import LEADS, LEVELS, OURS, OUTLOOK, OWN_MARGIN
 from benchmarks.forecast.summary import DAILY_SHARE, SERIES, by_method, candidates
 
@@ -124,7 +125,10 @@ the ceil((n + 1) q)-th smallest. Of three forms of it, all have the one that mak
 {FORMS[margin]}. The loss is pinball at 0.9 and 0.95 over the class's mean rate, summed over classes, metrics and both
 lead windows. Calibration is over all origins after the first six days, of classes in which the mean at each time of
 day, over the whole recording, explains more than {DAILY_SHARE:.0%} of the variance; day ahead over the newest fourteen
-days of those, from every hour."""
+days of those, from every hour. Silence that was foretold, a rate of exactly 0 under a quantile of at most
+{NEXT_TO_NOTHING:.0%} of the mean, counts as covered by each level with its own probability, as in the randomised
+integral transform: a job of the night is certain to be silent by day, and plain counting would call that covered at any
+level."""
 
 
 def _named(horizon: str) -> str:

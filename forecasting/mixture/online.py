@@ -4,6 +4,11 @@ All arrays are numpy, with one row an origin; the series of a batch are advanced
 exponentially weighted experts (Cesa-Bianchi and Lugosi, 2006) on losses relative to the best; the offsets and the last
 correction follow each miss and each cover as adaptive conformal inference does (Gibbs and Candès, 2021; Angelopoulos et
 al., 2023), in units of a scale that follows the expert's recent errors.
+
+Silence that was foretold teaches nothing. A rate of exactly 0 under a bound of next to 0 is where all levels are at
+once, and counts as covered by each with its own probability, as in the randomised integral transform of a discrete
+distribution (Czado, Gneiting and Held, 2009): on the mean that moves no offset. Otherwise the twenty hours in which a
+nightly job does not run would wear away the margins of the four in which it does, and choose the experts.
 """
 
 from __future__ import annotations
@@ -181,7 +186,8 @@ class _State:
         residual = (actual[..., None] - self._starts(origin)) / then.scale[..., None]
         surprise = _surprise(residual[..., _MEDIAN], self._spread)
         self._spread += self._fade(RESIDUAL_HALF_LIFE) * learned * (surprise - self._spread)
-        pace = self._rate * learned[..., None] * np.maximum(self._spread[..., None], np.abs(self.offset))
+        teaches = learned[..., None] & ~_foretold_silence(actual[..., None], then.bound, self._least[origin][..., None])
+        pace = self._rate * teaches * np.maximum(self._spread[..., None], np.abs(self.offset))
         self.offset += pace * ((residual > self.offset) - _TAIL)
 
         self._seen += known
@@ -191,16 +197,17 @@ class _State:
         self._correction_spread += ease * (
             _surprise(off[:, _MEDIAN], self._correction_spread) - self._correction_spread
         )
-        pace = CORRECTION_RATE * learned * self._correction_spread[:, None]
+        teaches = learned & ~_foretold_silence(actual, then.quantiles, self._least[origin])
+        pace = CORRECTION_RATE * teaches * self._correction_spread[:, None]
         self.correction += pace * ((off > self.correction) - _TAIL)
 
         loss = _pinball(actual[..., None], then.bound)
         mixture_loss = _pinball(actual, then.quantiles)
-        self.unit += np.maximum(self._fade(UNIT_HALF_LIFE), first) * learned * (mixture_loss - self.unit)
+        self.unit += np.maximum(self._fade(UNIT_HALF_LIFE), first) * teaches * (mixture_loss - self.unit)
         # In units of what the mixture loses these hours, a burst weighs no more than a quiet hour.
         relative = loss / np.maximum(self.unit, LEAST_UNIT * self._least[origin])[:, None]
-        ease = np.maximum(self._fade(LOSS_HALF_LIFE), first) * learned
-        self.trailing += ease[..., None] * (relative - self.trailing)
+        ease = np.maximum(self._fade(LOSS_HALF_LIFE), first) * teaches
+        self.trailing += ease[:, None] * (relative - self.trailing)
         return loss, mixture_loss
 
     def _starts(self, origin: int) -> FloatArray:
@@ -227,6 +234,11 @@ def _pinball(actual: FloatArray, forecast: FloatArray) -> FloatArray:
     error = actual - forecast
     losses: FloatArray = np.maximum(_LEVELS * error, -_TAIL * error)
     return losses
+
+
+def _foretold_silence(actual: FloatArray, bound: FloatArray, least: FloatArray) -> BoolArray:
+    result: BoolArray = (actual <= 0) & (bound <= least)
+    return result
 
 
 def _surprise(residual: FloatArray, spread: FloatArray) -> FloatArray:

@@ -29,6 +29,11 @@ def run(points: FloatArray, actual: FloatArray, **more: object) -> Outcome:
     return advance(given_input(points, actual, **more), judged_from=len(points) // 2)  # type: ignore[arg-type]
 
 
+def _first(given: Input, count: int) -> Input:
+    names = ("points", "direct", "actual", "mean", "highest")
+    return replace(given, **{name: getattr(given, name)[:count] for name in names})
+
+
 def test_quantiles_cover_their_share_through_a_change_of_noise() -> None:
     """The noise grows fivefold midway; a margin from all of the past would take days to follow."""
     noise = np.random.default_rng(2).standard_normal(2000) * np.where(np.arange(2000) < 1000, 20.0, 100.0)
@@ -76,6 +81,34 @@ def test_quantiles_of_its_own_earn_an_expert_the_weight_and_are_mended_where_the
         assert own.weights[0, len(SPREADS) :, AT_95].sum() > 0.8
         assert own.mixture_losses[0, AT_95] < 0.8 * blind.mixture_losses[0, AT_95]
         assert np.mean(actual[1000:] <= own.quantiles[1000:, 0, AT_95]) == pytest.approx(0.95, abs=0.02)
+
+
+def nightly_job(days: int, spread: float) -> tuple[FloatArray, FloatArray]:
+    """On for 16 of 96 steps a day at 1,000 with that noise, silent between: its rate, and 1,000 or 0."""
+    level = np.where(np.arange(96 * days) % 96 < 16, 1000.0, 0.0)
+    return level + np.where(level > 0, np.random.default_rng(12).normal(0, spread, 96 * days), 0.0), level
+
+
+def test_quantiles_of_a_nightly_job_are_those_of_the_hours_in_which_it_runs() -> None:
+    """Its silence, known ahead, is covered by any quantile at or over 0: counted with it, the lower half of the levels
+    would all come to lie at the median of the running job."""
+    actual, level = nightly_job(40, spread=100.0)
+    outcome = run(level[:, None], actual)
+    judged = (level > 0) & (np.arange(len(level)) >= 96 * 10)
+    for place, wanted in enumerate(QUANTILE_LEVELS[:3]):
+        covered = np.mean(actual[judged] <= outcome.quantiles[judged, 0, place])
+        assert covered == pytest.approx(wanted, abs=0.03)
+
+
+def test_experts_are_not_chosen_by_the_hours_in_which_nothing_comes() -> None:
+    """Of two experts with the same points one learns its margins, and the other's own quantiles are twice too wide
+    where the job runs, and all 0 in its silence: exactly right, where a margin leaves something."""
+    actual, level = nightly_job(20, spread=20.0)
+    normal = np.array([-1.2816, -0.6745, 0.0, 0.6745, 1.2816, 1.6449, 1.96, 2.3263])
+    own = np.where(level > 0, 1000 + 40 * normal[:, None], 0.0).T
+    given = replace(given_input(np.stack([level, level], axis=1), actual), direct=own[:, None, None])
+    silent = 96 * 19 + 90  # at the end of 74 silent steps
+    assert advance(_first(given, silent), judged_from=silent).weights[0, len(SPREADS) :, AT_95].sum() < 0.5
 
 
 def test_what_comes_is_learned_only_once_its_window_is_over() -> None:
