@@ -96,16 +96,17 @@ def _weighted_quantiles(
     order = np.argsort(np.where(known, grown, np.inf))[:count]
     rank = np.full(1 + len(grown), count)
     rank[1 + order] = np.arange(count)
-    # Place 0 is of moments before the first; they and those not known go to a last column, and are dropped with it.
+    # Place 0 is of moments before the first; they and those not known come last, and count nothing.
     moments = np.maximum(1 + places[:, None] - lags, 0)
     apart = (np.concatenate([[0.0], logs])[moments] - logs[places][:, None]) / NEAR
-    weight = weights * (np.exp(-0.5 * apart**2) + ANY_LOAD)
-    ranked = np.zeros((len(places), count + 1))
-    ranked[np.arange(len(places))[:, None], rank[moments]] = weight
-    reached = np.cumsum(ranked[:, :count], axis=1)
+    ranks = rank[moments]
+    weight = np.where(ranks < count, weights * (np.exp(-0.5 * apart**2) + ANY_LOAD), 0.0)
+    rising = np.argsort(ranks, axis=1)
+    reached = np.cumsum(np.take_along_axis(weight, rising, axis=1), axis=1)
     result = np.full((len(places), len(_LEVELS)), np.nan)
-    growths = grown[order]
-    for row, shares in enumerate(reached):
-        if count and shares[-1] > 0:
-            result[row] = growths[np.minimum(np.searchsorted(shares, _LEVELS * shares[-1]), count - 1)]
+    some = np.flatnonzero(reached[:, -1] > 0)
+    for level, share in enumerate(_LEVELS):
+        wanted = (reached[some] < share * reached[some, -1:]).sum(axis=1)
+        found = np.take_along_axis(ranks[some], np.take_along_axis(rising[some], wanted[:, None], axis=1), axis=1)
+        result[some, level] = grown[order[found[:, 0]]]
     return result
