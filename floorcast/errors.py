@@ -23,7 +23,8 @@ class FloorcastError(Exception):
 
     exit_code = 1
 
-    def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
+    # By place too, since that is how an error that comes out of a worker process is made again.
+    def __init__(self, what: str, where: str = "", remedy: str = "") -> None:
         self.what = what
         self.where = where
         self.remedy = remedy

@@ -1,4 +1,5 @@
-"""Series fitted at once: on all cores of this machine, or by the workers of a Dask cluster, with the same results."""
+"""Many series fitted or forecast at once: on all cores of this machine, or fitted by the workers of a Dask cluster, with
+the same results."""
 
 from __future__ import annotations
 
@@ -16,13 +17,14 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from threadpoolctl import threadpool_limits
 
 import floorcast
 import forecasting
 from floorcast.errors import ConfigError, ForecastError
+from forecasting.forecast import TOGETHER, Forecast, Request, forecast_all
 from forecasting.rows import Row
 from forecasting.selection import fit_series
 from forecasting.series import Series
@@ -34,12 +36,18 @@ if TYPE_CHECKING:
 
     Outcome = DaskFuture["list[Fitted] | str"]
 
+J = TypeVar("J")
+R = TypeVar("R")
+
 Job = tuple[Series, Target]
 Fitted = tuple[list[Row], list[Row]]
 """What `fit_series` returns: rows of FITS, and rows of SCORES."""
 
 WORTH_A_PROCESS = 4
 """Fewer series than this are fitted here: starting workers costs more than it saves."""
+
+WORTH_FORECASTING = 4 * TOGETHER
+"""The same of forecasts, which take some 20 ms of a series."""
 
 LOCAL_ATTEMPTS = 3
 """How often worker processes of this machine may die before what is left is given up."""
@@ -82,7 +90,7 @@ def fit_on_cores(jobs: Sequence[Job]) -> Iterator[Fitted]:
     left = dict(enumerate(jobs))
     for _ in range(LOCAL_ATTEMPTS):
         try:
-            for place, fitted in _in_processes(left):
+            for place, fitted in _in_processes(_fit, left):
                 del left[place]
                 yield fitted
         except BrokenProcessPool:
@@ -95,13 +103,40 @@ def fit_on_cores(jobs: Sequence[Job]) -> Iterator[Fitted]:
     )
 
 
-def _in_processes(jobs: dict[int, Job]) -> Iterator[tuple[int, Fitted]]:
+def forecast_on_cores(requests: Sequence[Request]) -> list[Forecast | str]:
+    """What `forecast_all` returns, made in a process for each core where there are many series. What a killed process
+    had not finished is forecast in this one."""
+    if len(requests) < WORTH_FORECASTING or (os.cpu_count() or 1) == 1:
+        return _forecast_here(requests)
+    # Those that share a lead window, and those of like length, are the faster for being forecast together.
+    alike = sorted(range(len(requests)), key=lambda place: _kind(requests[place]))
+    batches = {first: alike[first : first + TOGETHER] for first in range(0, len(alike), TOGETHER)}
+    made: dict[int, list[Forecast | str]] = {}
+    try:
+        wanted = {first: [requests[place] for place in batch] for first, batch in batches.items()}
+        made.update(_in_processes(forecast_all, wanted))
+    except BrokenProcessPool:
+        made |= {first: _forecast_here(wanted[first]) for first in wanted.keys() - made.keys()}
+    placed = {place: one for first, batch in batches.items() for place, one in zip(batch, made[first], strict=True)}
+    return [placed[place] for place in range(len(requests))]
+
+
+def _forecast_here(requests: Sequence[Request]) -> list[Forecast | str]:
+    with threadpool_limits(1):
+        return forecast_all(requests)
+
+
+def _kind(request: Request) -> tuple[float, int, int]:
+    return request.series.step.total_seconds(), request.target.due_steps, len(request.series.values)
+
+
+def _in_processes(work: Callable[[J], R], jobs: dict[int, J]) -> Iterator[tuple[int, R]]:
     # Forking this process would copy the threads' locks of polars and DuckDB; a fork server starts clean.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["pipelines.stages.fanout"])
     workers = min(os.cpu_count() or 1, len(jobs))
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker) as pool:
-        places: dict[Future[Fitted], int] = {pool.submit(_fit, job): place for place, job in jobs.items()}
+        places: dict[Future[R], int] = {pool.submit(work, job): place for place, job in jobs.items()}
         for future in as_completed(places):
             yield places[future], future.result()
 

@@ -7,19 +7,19 @@ from itertools import product
 from typing import Any
 
 import polars as pl
-from threadpoolctl import threadpool_limits
 
 from floorcast.columns import FORECASTS, POOL_SHARES, Metric, empty
 from floorcast.errors import ForecastError
 from floorcast.units import format_duration
 from forecasting.cleaning import aligned
 from forecasting.drift import find_all, said
-from forecasting.forecast import Forecast, Request, StoredFit, forecast_all
+from forecasting.forecast import Forecast, Request, StoredFit
 from forecasting.outlook import NO_MODEL
 from forecasting.pools import kept_share, peak_factor
 from forecasting.series import Series
 from pipelines.project import Project
 from pipelines.stages.common import StageResult, count, read_series, run_id
+from pipelines.stages.fanout import forecast_on_cores
 from pipelines.stages.fit import target_of
 from pipelines.stages.known import apply_known
 from store.connection import open_store
@@ -82,14 +82,13 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
         if (name, metric) not in requests:
             failed.setdefault(f"{name} {metric}", "it was never fitted")
     done: dict[tuple[str, Metric], Forecast] = {}
-    with threadpool_limits(1):
-        for key, outcome in zip(requests, forecast_all(list(requests.values())), strict=True):
-            if isinstance(outcome, str):
-                failed[" ".join(key)] = outcome
-            else:
-                done[key] = outcome
-                if outcome.lacks_outlook:
-                    failed[f"{' '.join(key)} after the lead window"] = outcome.lacks_outlook
+    for key, outcome in zip(requests, forecast_on_cores(list(requests.values())), strict=True):
+        if isinstance(outcome, str):
+            failed[" ".join(key)] = outcome
+        else:
+            done[key] = outcome
+            if outcome.lacks_outlook:
+                failed[f"{' '.join(key)} after the lead window"] = outcome.lacks_outlook
     made = pl.concat(known.put_onto(one.frame, key) for key, one in done.items()) if done else empty(FORECASTS)
     shares = _pool_shares(project, requests, done, demand, shares_before)
     with open_store(project.store_path) as store, store.transaction():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,10 +23,11 @@ from threadpoolctl import threadpool_limits
 
 from floorcast.columns import Metric
 from floorcast.errors import ConfigError, ForecastError
+from forecasting.forecast import Forecast, Request, StoredFit
 from forecasting.series import Series
 from forecasting.verdict import Target
 from pipelines.stages import fanout
-from pipelines.stages.fanout import Fitted, Job, fit_all, fit_on_cores, fit_on_dask
+from pipelines.stages.fanout import Fitted, Job, fit_all, fit_on_cores, fit_on_dask, forecast_on_cores
 from pipelines.stages.fit import fit
 
 ROOT = Path(__file__).parents[3]
@@ -188,6 +191,40 @@ def test_a_series_that_kills_every_process_is_given_up_and_named() -> None:
     deadly = (series("glutton", kind=Deadly), TARGET)
     with pytest.raises(ForecastError, match=r"glutton tokens_in: worker processes were killed 3 times"):
         list(fit_on_cores([JOBS[0], deadly]))
+
+
+def requests(expected: list[dict[str, object]], *, kind: type[Series] = Series) -> list[Request]:
+    """A forecast of every job, by its fits, and one that cannot be."""
+    made = []
+    for one, target in JOBS:
+        fitted = {
+            row["horizon"]: StoredFit(*(str(row[key]) for key in ("model", "parameters", "margins")))
+            for row in expected
+            if row["workload_class"] == one.workload_class
+        }
+        sent = series(one.workload_class, kind=kind)
+        made.append(Request(sent, sent.end, target, fitted["lead"], fitted.get("outlook")))
+    return [*made, replace(made[0], lead=replace(made[0].lead, model="of a later version"))]
+
+
+def told(made: list[Forecast | str]) -> list[object]:
+    return [one if isinstance(one, str) else one.frame.rows() for one in made]
+
+
+@pytest.mark.parametrize("kind", [Series, Deadly])
+def test_processes_of_this_machine_make_the_forecasts_that_one_makes(monkeypatch, expected, kind) -> None:
+    """Also where they are killed."""
+    here = told(forecast_on_cores(requests(expected)))
+    assert sum(isinstance(one, list) for one in here) == len(JOBS)
+    assert "'of a later version' is not known" in str(here[-1])
+    monkeypatch.setattr(fanout, "WORTH_FORECASTING", 2)
+    monkeypatch.setattr(fanout, "TOGETHER", 2)
+    assert told(forecast_on_cores(requests(expected, kind=kind))) == here
+
+
+def test_an_error_of_a_worker_process_comes_out_whole() -> None:
+    error = pickle.loads(pickle.dumps(ForecastError("no", where="there", remedy="do")))
+    assert (error.what, error.where, error.remedy) == ("no", "there", "do")
 
 
 def test_a_scheduler_that_is_not_there_is_named_in_time(monkeypatch) -> None:
