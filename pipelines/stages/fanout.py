@@ -1,5 +1,5 @@
-"""Many series fitted or forecast at once: on all cores of this machine, or fitted by the workers of a Dask cluster, with
-the same results."""
+"""Many series fitted or forecast at once: on all cores of this machine, or fitted by the workers of a Dask cluster,
+with the same results."""
 
 from __future__ import annotations
 
