@@ -18,11 +18,11 @@ Kind = Literal["add", "scale"]
 MIN_RESIDUALS = 12
 """A horizon bucket with fewer residuals takes the margins of the bucket before it."""
 
-EXTRA_DAYS = 5.0
+EXTRA_DAYS = 10.0
 """What a level leaves outside is taken d / (d + EXTRA_DAYS) times as large where d days were seen: the steps of a day
 err together, so that a few days show less than their number of residuals promises."""
 
-RATE = 0.1
+RATE = 0.8
 """Of the correction, in mean absolute residuals an hour."""
 
 HOURS = 24

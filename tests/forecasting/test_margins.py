@@ -39,7 +39,7 @@ def test_few_residuals_widen_a_quantile_to_the_largest_of_them(count: int, rank:
 
 
 def test_the_95_percent_margin_of_ninety_nine_days_is_the_ninety_sixth_residual() -> None:
-    """Of 99 days the level is 1 - 0.05 x 99 / 104 = 0.9524, and ceil(100 x 0.9524) = 96: the 96th of 1 to 99."""
+    """Of 99 days the level is 1 - 0.05 x 99 / 109 = 0.9546, and ceil(100 x 0.9546) = 96: the 96th of 1 to 99."""
     actual = np.arange(1.0, 100.0)[:, None]
     margins = estimate(pairs(actual, np.zeros_like(actual)))
     assert margins.offsets[0][P95] == pytest.approx(96)
@@ -47,7 +47,7 @@ def test_the_95_percent_margin_of_ninety_nine_days_is_the_ninety_sixth_residual(
 
 
 def test_few_days_widen_the_margins_however_many_their_steps() -> None:
-    """The same hundred residuals, seen on a hundred days or all on one: then 0.9 becomes 1 - 0.1 / 6."""
+    """The same hundred residuals, seen on a hundred days or all on one: then 0.9 becomes 1 - 0.1 / 11."""
     actual = np.arange(1.0, 101.0)[:, None]
     one_day = pairs(actual, np.zeros_like(actual), np.zeros((100, 1), dtype=np.int64))
     p90 = QUANTILE_LEVELS.index(0.9)
