@@ -40,7 +40,7 @@ def run(model: Model, view: View, *, origins: IntArray, parameters: Parameters, 
     return pairs_of(view, origins, checked(model.paths(parameters, view, origins, horizon), (len(origins), horizon)))
 
 
-def checked(paths: FloatArray, shape: tuple[int, int]) -> FloatArray:
+def checked(paths: FloatArray, shape: tuple[int, ...]) -> FloatArray:
     """The same paths. Raises ValueError where they are no forecast."""
     if paths.shape != shape or not np.isfinite(paths).all() or (paths < 0).any():
         raise ValueError(f"a forecast of shape {paths.shape} with {int((~(paths >= 0)).sum())} unusable values")

@@ -1,4 +1,5 @@
-"""The steps after the lead window: candidates weighed by their backtest, margins by horizon and hour of the day."""
+"""The steps after the lead window: candidates weighed by their backtest, margins by horizon and hour of the day, and
+schedules beside them."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from floorcast.errors import ForecastError, LeakageError
-from forecasting import backtest
+from forecasting import backtest, clocked
 from forecasting.margins import Margins, Pairs
 from forecasting.models import BY_NAME, CANDIDATES, Model, Parameters
 from forecasting.models.base import DAY, HOUR, IntArray
@@ -68,24 +69,42 @@ def fit_outlook(view: View, at: Row, *, target: Target, timer: Callable[[], floa
     verdict = judge(mixed, target=target, mean=_mean_before(view, origins))
     if not isinstance(verdict, Verdict):
         raise ForecastError(verdict)
+    tried = clocked.try_schedules(view, origins, mixed, target=target, timer=timer)
+    parts = {MIXTURE: clocked.of_points(verdict, mixed, target)}
+    parts |= {one.schedule.name: one.judged for one in tried if one.judged is not None}
+    shares = _weights({name: part.score for name, part in parts.items()})
+    blend = clocked.blended(parts, shares, mixed, target)
+    of_points = shares.get(MIXTURE, 0.0)
     mixture = score_row(
         at,
         MIXTURE,
         weight=1.0,
         chosen=True,
         origins=verdict.origins,
-        pinball=verdict.score,
-        wape=verdict.wape,
-        bias=verdict.bias,
+        pinball=blend.score,
+        **clocked.errors_of(blend, mixed, target),
         seconds=timer() - began,
         error=None,
     )
+    schedules = {
+        one.schedule.name: {**one.parameters, "share": shares[one.schedule.name]}
+        for one in tried
+        if one.parameters is not None and one.schedule.name in shares
+    }
     stored: Parameters = {
         "settings": target.settings(view.step),
-        "model": {"fitted": view.first_index + len(view.values), "weights": weights, "experts": parameters},
+        "model": {
+            "fitted": view.first_index + len(view.values),
+            "weights": weights,
+            "experts": parameters,
+            "schedules": schedules,
+        },
     }
-    row = fit_row(at, MIXTURE, _reason(verdict, weights, trials), stored, verdict.margins)
-    return row, [*(_score_row(at, trial, weights.get(trial.model.name, 0.0)) for trial in trials), mixture]
+    named = _named(weights, {name: share for name, share in shares.items() if name != MIXTURE})
+    row = fit_row(at, MIXTURE, _reason(blend.score, named, trials), stored, verdict.margins)
+    scores = [_score_row(at, trial, of_points * weights.get(trial.model.name, 0.0)) for trial in trials]
+    scores += [clocked.scored(at, one, shares.get(one.schedule.name, 0.0), mixed, target) for one in tried]
+    return row, [*scores, mixture]
 
 
 def forecast_outlook(parameters: Parameters, margins: Margins, view: View, horizon: int) -> Outlook:
@@ -117,7 +136,8 @@ def forecast_outlook(parameters: Parameters, margins: Margins, view: View, horiz
     pairs = backtest.pairs_of(view, origins, _weighted(paths, weights))
     since = replace(pairs, actual=np.where(pairs.targets >= parameters["fitted"], pairs.actual, np.nan))
     quantiles = margins.follow(since).apply(pairs.path[-1], pairs.targets[-1], pairs.day)
-    return Outlook(quantiles, label(weights), tuple(failed))
+    quantiles, shares, without = clocked.with_schedules(quantiles, parameters.get("schedules", {}), view)
+    return Outlook(quantiles, label(_named(weights, shares)), (*failed, *without))
 
 
 def _try(model: Model, view: View, origins: IntArray, target: Target, timer: Callable[[], float]) -> _Trial:
@@ -143,7 +163,7 @@ def _weigh_and_fit(trials: list[_Trial], view: View) -> tuple[dict[str, float], 
     """The weights of the candidates that are kept, and their parameters from all of the history. One that fails there
     is disqualified on record in `trials`, and the others are weighed anew."""
     parameters: dict[str, Parameters] = {}
-    weights = _weights(trials)
+    weights = _weights(_scores(trials))
     while left := [name for name in weights if name not in parameters]:
         place = next(i for i, trial in enumerate(trials) if trial.model.name == left[0])
         try:
@@ -153,12 +173,21 @@ def _weigh_and_fit(trials: list[_Trial], view: View) -> tuple[dict[str, float], 
         except Exception as error:  # noqa: BLE001 - whatever a library raises disqualifies its candidate, on record
             said = f"on all data: {type(error).__name__}: {error}"
             trials[place] = replace(trials[place], pairs=None, verdict=None, error=said)
-            weights = _weights(trials)
+            weights = _weights(_scores(trials))
     return weights, {name: parameters[name] for name in weights}
 
 
-def _weights(trials: list[_Trial]) -> dict[str, float]:
-    scores = {trial.model.name: trial.verdict.score for trial in trials if trial.verdict is not None}
+def _scores(trials: list[_Trial]) -> dict[str, float]:
+    return {trial.model.name: trial.verdict.score for trial in trials if trial.verdict is not None}
+
+
+def _named(weights: Mapping[str, float], shares: Mapping[str, float]) -> dict[str, float]:
+    """Weights of the point forecasts among themselves, with the shares that schedules have of the whole."""
+    rest = 1.0 - sum(shares.values())
+    return {**{name: rest * weight for name, weight in weights.items()}, **shares}
+
+
+def _weights(scores: Mapping[str, float]) -> dict[str, float]:
     if not scores:
         return {}
     least = min(scores.values())
@@ -185,13 +214,13 @@ def _mean_before(view: View, origins: IntArray) -> float:
     return float(np.nanmean(known)) if np.isfinite(known).any() else 0.0
 
 
-def _reason(verdict: Verdict, weights: Mapping[str, float], trials: list[_Trial]) -> str:
+def _reason(score: float, weights: Mapping[str, float], trials: list[_Trial]) -> str:
     unsuited = [f"{trial.model.name}: {trial.error}" for trial in trials if not trial.suited]
     if len(weights) == 1 and sum(trial.verdict is not None for trial in trials) == 1:
         return "; ".join([f"{next(iter(weights))} alone suits", *unsuited])
     last = next((trial.verdict.score for trial in trials if trial.model.name == "last_value" and trial.verdict), 0.0)
-    against = f", {verdict.score / last:.2f} of last value's" if last else ""
-    return f"pinball {verdict.score:.4g} tokens/s{against}; {label(weights)}"
+    against = f", {score / last:.2f} of last value's" if last else ""
+    return f"pinball {score:.4g} tokens/s{against}; {label(weights)}"
 
 
 def _score_row(at: Row, trial: _Trial, weight: float) -> Row:

@@ -50,10 +50,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`losses` has one pinball loss in tokens/s an origin, NaN where it could not be judged; `wape` and `bias` are
-    of the point forecast, None where the actuals sum to 0."""
+    """`losses` has one pinball loss in tokens/s an origin, NaN where it could not be judged, of `bound` (origins, steps
+    after the lead window); `wape` and `bias` are of the point forecast, None where the actuals sum to 0."""
 
     losses: FloatArray
+    bound: FloatArray
     margins: Margins
     wape: float | None
     bias: float | None
@@ -78,15 +79,13 @@ def judge(result: Pairs, *, target: Target, mean: float) -> Verdict | str:
     actual = result.actual[:, after]
     if not np.isfinite(actual).any():
         return "no step after a lead window was observed"
-    losses = {}
-    for kind in KINDS:
-        bound = _cross_fitted(result, kind=kind, base=base, ends=ends, target=target)[:, after]
-        each = accuracy.pinball_losses(actual=actual, forecast=bound, quantile=target.quantile)
-        losses[kind] = _mean_by_origin(each)
+    bounds = {kind: _cross_fitted(result, kind=kind, base=base, ends=ends, target=target)[:, after] for kind in KINDS}
+    losses = {kind: losses_by_origin(actual, bound, target) for kind, bound in bounds.items()}
     kind = min(KINDS, key=lambda each: float(np.nanmean(losses[each])))
     median = result.path[:, after]
     return Verdict(
         losses=losses[kind],
+        bound=bounds[kind],
         margins=Margins.from_residuals(result, kind=kind, base=base, ends=ends),
         wape=accuracy.or_none(accuracy.wape(actual=actual, forecast=median)),
         bias=accuracy.or_none(accuracy.bias(actual=actual, forecast=median)),
@@ -103,7 +102,10 @@ def target_ends(target: Target) -> tuple[int, ...]:
     return tuple(sorted(ends))
 
 
-def _mean_by_origin(losses: FloatArray) -> FloatArray:
+def losses_by_origin(actual: FloatArray, bound: FloatArray, target: Target) -> FloatArray:
+    """The mean pinball loss at the target's quantile of each origin, of arrays (origins, steps); NaN where nothing was
+    observed."""
+    losses = accuracy.pinball_losses(actual=actual, forecast=bound, quantile=target.quantile)
     seen = np.isfinite(losses)
     total = np.where(seen, losses, 0.0).sum(axis=1)
     means: FloatArray = np.divide(total, seen.sum(axis=1), out=np.full(len(losses), np.nan), where=seen.any(axis=1))

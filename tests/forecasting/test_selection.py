@@ -15,6 +15,7 @@ from forecasting import backtest, outlook
 from forecasting.forecast import Forecast, Request, StoredFit, forecast_all
 from forecasting.models import BY_NAME, CANDIDATES
 from forecasting.models.base import IntArray, Parameters
+from forecasting.models.schedule import SCHEDULES
 from forecasting.outlook import NO_MODEL
 from forecasting.rows import MIXTURE, Row, fits_frame, scores_frame
 from forecasting.selection import fit_series
@@ -46,7 +47,8 @@ def test_a_daily_cycle_gets_seasonal_models_that_together_beat_last_value(daily:
     assert {str(score["model"]) for score in scores if score["chosen"]} == {*weights, MIXTURE}
     assert {name: by_model[name]["weight"] for name in weights} == weights
     assert by_model[MIXTURE]["pinball"] < 0.4 * by_model["last_value"]["pinball"]  # type: ignore[operator]
-    assert set(by_model) == {*(model.name for model in CANDIDATES), MIXTURE}, "every candidate's score is recorded"
+    every = {*(model.name for model in CANDIDATES), *(schedule.name for schedule in SCHEDULES), MIXTURE}
+    assert set(by_model) == every, "every candidate's score is recorded"
 
 
 def test_weights_fall_with_the_loss_over_the_least_and_the_lightest_are_left_out(
@@ -60,7 +62,7 @@ def test_weights_fall_with_the_loss_over_the_least_and_the_lightest_are_left_out
     )
     monkeypatch.setattr(outlook, "CANDIDATES", rivals)
     row, scores = fit(daily(9, noise=0.1))
-    losses = {str(score["model"]): float(str(score["pinball"])) for score in scores}
+    losses = {str(score["model"]): float(str(score["pinball"])) for score in scores if score["origins"]}
     least = min(losses["last"], losses["drift"])
     raw = {rival.name: np.exp(-8 * (losses[rival.name] / least - 1)) for rival in rivals}
     assert raw["jumps"] < 0.02
@@ -88,7 +90,7 @@ def test_a_class_that_was_idle_or_unseen_until_lately_is_forecast_from_what_came
     row, scores = fit(make_series(values))
     assert row["model"] == (MIXTURE if early == 0 else NO_MODEL)
     assert row["reason"]
-    assert len(scores) == len(CANDIDATES) + (early == 0)
+    assert len(scores) == len(CANDIDATES) + (early == 0) * (len(SCHEDULES) + 1)
     assert fit(make_series(values), horizon="lead")[0]["model"] == MIXTURE
 
 
