@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -44,16 +45,10 @@ def replay_pool(project: Project, name: str, *, now: datetime, days: float, seed
     """Every policy on the last `days` of a pool's stored demand before `now`, on the floors published then where there
     are any; then from the first of them on, so that all policies see the same.
 
-    Raises NotFoundError for a pool that is not configured or plans no class, DataError where no demand is stored.
+    The pool must be one of `named_pools`. Raises DataError where no demand is stored.
     """
     config = project.config
-    classes = planned_on(config).get(name)
-    if classes is None:
-        raise NotFoundError(
-            f"no pool {name} that classes are planned on",
-            where=str(project.file),
-            remedy=f"name one of {', '.join(planned_on(config))}",
-        )
+    classes = planned_on(config)[name]
     end = project.as_of(now)
     first = ceil_to_step(end - timedelta(days=days), config.step)
     demand = read_stored(project, [Window(first - PAST, end)], classes=classes)
@@ -100,6 +95,18 @@ def replay_pool(project: Project, name: str, *, now: datetime, days: float, seed
         seed=seed,
     )
     return PoolReplay(name, start, end, found, tuple(notes))
+
+
+def named_pools(project: Project, named: Sequence[str] | None) -> list[str]:
+    """The pools named, all that classes are planned on where none is. Raises NotFoundError for another."""
+    served = planned_on(project.config)
+    if unknown := [one for one in named or () if one not in served]:
+        raise NotFoundError(
+            f"no pool {unknown[0]} that classes are planned on",
+            where=str(project.file),
+            remedy=f"name one of {', '.join(served)}",
+        )
+    return list(named or served)
 
 
 def planned_on(config: Config) -> dict[str, list[str]]:

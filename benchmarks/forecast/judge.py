@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.forecast.alternatives import ALTERNATIVES, DAY
-from benchmarks.forecast.conformal import MARGINS, Margin, units, with_margin
-from benchmarks.forecast.coverage import NEXT_TO_NOTHING, share_covered
 from benchmarks.forecast.data import daily_share
 from benchmarks.forecast.ours import lead_quantiles, outlook_quantiles
 from floorcast.columns import QUANTILE_LEVELS
 from floorcast.errors import ForecastError
 from forecasting import accuracy
+from forecasting.conformal import MARGINS, Margin, units, with_margin
+from forecasting.coverage import NEXT_TO_NOTHING, share_covered
 from forecasting.series import FloatArray, Series
 
 LEVELS = (0.5, 0.9, 0.95)

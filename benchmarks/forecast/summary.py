@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from benchmarks.forecast.conformal import MARGINS
 from benchmarks.forecast.judge import LEADS, OURS, OUTLOOK, OWN_MARGIN, Row
+from forecasting.conformal import MARGINS
 
 FLOOR_LEVELS = (0.9, 0.95)
 """The levels that a floor is taken at, which the headline counts."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from benchmarks.forecast.coverage import NEXT_TO_NOTHING
 from benchmarks.forecast.judge import LEADS, LEVELS, OURS, OUTLOOK, OWN_MARGIN
 from benchmarks.forecast.summary import DAILY_SHARE, SERIES, by_method, candidates
+from forecasting.coverage import NEXT_TO_NOTHING
 
 COMMAND = "python -m benchmarks.forecast --json benchmarks/results/forecast.json"
 

@@ -11,6 +11,7 @@ import typer
 
 from floorcast.errors import FloorcastError
 from pipelines.cli import (
+    backtest,
     calibrate,
     cost,
     cycle,
@@ -46,7 +47,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for module in (setup, demo, stages, cycle, serve, rbac, explain, diff, whatif, status, calibrate, replay, tune, cost):
+for module in (
+    *(setup, demo, stages, cycle, serve, rbac, explain, diff, whatif, status, calibrate, backtest, replay, tune, cost),
+):
     module.register(app)
 
 

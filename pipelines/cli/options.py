@@ -31,6 +31,8 @@ NowOption = Annotated[
     datetime | None,
     typer.Option("--now", parser=time_of, metavar="TIME", help="Run as if it were TIME (UTC unless it has a zone)."),
 ]
+PoolsArgument = Annotated[list[str] | None, typer.Argument(help="The pools; all unless named.", show_default=False)]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Another seed is another draw of what is random.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 DEFAULT_CONFIG = Path("floorcast.yaml")

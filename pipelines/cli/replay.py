@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floorcast.units import format_time
-from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
+from pipelines.cli.options import (
+    DEFAULT_CONFIG,
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    NowOption,
+    PoolsArgument,
+    SeedOption,
+    now_or,
+    project_of,
+)
 from pipelines.cli.output import say, say_json, say_table
 from pipelines.project import Project
 
@@ -21,11 +31,9 @@ _COLUMNS = ("policy", "margin", "GPU-hours", "x clairvoyant", "on time", "wait p
 def register(app: typer.Typer) -> None:
     @app.command("replay")
     def command(
-        pools: Annotated[
-            list[str] | None, typer.Argument(help="The pools; all unless named.", show_default=False)
-        ] = None,
+        pools: PoolsArgument = None,
         days: Annotated[float, typer.Option(min=0.05, max=60, help="How much of the past, in days.")] = 14,
-        seed: Annotated[int, typer.Option(min=0, help="Another seed is another draw of what is random.")] = 0,
+        seed: SeedOption = 0,
         figure: Annotated[Path | None, typer.Option("--figure", help="Write the page to this HTML file.")] = None,
         config: ConfigOption = DEFAULT_CONFIG,
         data: DataOption = None,
@@ -42,12 +50,12 @@ def register(app: typer.Typer) -> None:
           floorcast replay chat-70b --days 7 --figure replay.html
         """
         from pipelines.progress import track
-        from pipelines.replay import planned_on, replay_pool
+        from pipelines.replay import named_pools, replay_pool
         from pipelines.stages.tuned import in_force
 
         given, moment = project_of(config, data), now_or(now)
         project = in_force(given, given.as_of(moment))
-        named = pools or list(planned_on(project.config))
+        named = named_pools(project, pools)
         done = [
             replay_pool(project, name, now=moment, days=days, seed=seed)
             for name in track(named, total=len(named), label="replaying pools")

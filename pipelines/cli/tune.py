@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floorcast.config import Config
-from floorcast.errors import DataError, NotFoundError
+from floorcast.errors import DataError
 from floorcast.tuning import Expected, Interval, TunedSettings, Tuning
 from floorcast.units import format_duration
-from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, NowOption, now_or, project_of
+from pipelines.cli.options import (
+    DEFAULT_CONFIG,
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    NowOption,
+    PoolsArgument,
+    SeedOption,
+    now_or,
+    project_of,
+)
 from pipelines.cli.output import say, say_json, say_table
 from pipelines.project import Project
 
@@ -25,13 +35,11 @@ _COLUMNS = ("pool", "with", "settings", "x clairvoyant", "GPU-hours a day", "on 
 def register(app: typer.Typer) -> None:
     @app.command("tune")
     def command(
-        pools: Annotated[
-            list[str] | None, typer.Argument(help="The pools; all unless named.", show_default=False)
-        ] = None,
+        pools: PoolsArgument = None,
         days: Annotated[
             int | None, typer.Option(min=6, max=28, help="Days to replay, in place of `tune.days`.", show_default=False)
         ] = None,
-        seed: Annotated[int, typer.Option(min=0, help="Another seed is another draw of what is random.")] = 0,
+        seed: SeedOption = 0,
         config: ConfigOption = DEFAULT_CONFIG,
         data: DataOption = None,
         now: NowOption = None,
@@ -48,21 +56,14 @@ def register(app: typer.Typer) -> None:
           floorcast tune chat-70b --days 10
         """
         from pipelines.progress import track
-        from pipelines.replay import planned_on
+        from pipelines.replay import named_pools
         from pipelines.stages.runner import run_stage
         from pipelines.stages.tune import tune
 
         project = project_of(config, data)
-        served = planned_on(project.config)
-        if unknown := [one for one in pools or () if one not in served]:
-            raise NotFoundError(
-                f"no pool {unknown[0]} that classes are planned on",
-                where=str(project.file),
-                remedy=f"name one of {', '.join(served)}",
-            )
         stage = partial(
             tune,
-            only=tuple(pools or ()),
+            only=named_pools(project, pools),
             days=days,
             seed=seed,
             track=lambda names: track(names, total=len(names), label="tuning pools"),

@@ -86,20 +86,26 @@ def fit_all(jobs: Sequence[Job], *, scheduler: str | None) -> Iterator[Fitted]:
 
 
 def fit_on_cores(jobs: Sequence[Job]) -> Iterator[Fitted]:
-    """Fit in a process for each core. What a killed process had not finished is fitted again."""
+    """Fit in a process for each core, as `on_cores`."""
+    yield from on_cores(_fit, jobs, names=_names)
+
+
+def on_cores(work: Callable[[J], R], jobs: Sequence[J], *, names: Callable[[Sequence[J]], str]) -> Iterator[R]:
+    """What `work` makes of the jobs in a process for each core, in whatever order they get done. What a killed process
+    had not finished is done again; raises ForecastError where that goes on, with the `names` of what is left."""
     left = dict(enumerate(jobs))
     for _ in range(LOCAL_ATTEMPTS):
         try:
-            for place, fitted in _in_processes(_fit, left):
+            for place, done in _in_processes(work, left):
                 del left[place]
-                yield fitted
+                yield done
         except BrokenProcessPool:
             continue
         return
     raise ForecastError(
-        f"worker processes were killed {LOCAL_ATTEMPTS} times, {len(left)} of {len(jobs)} series are not fitted",
-        where=_names(list(left.values())),
-        remedy="look whether the machine runs out of memory; workers of a Dask cluster can take the load off it",
+        f"worker processes were killed {LOCAL_ATTEMPTS} times, {len(left)} of {len(jobs)} series are not done",
+        where=names(list(left.values())),
+        remedy="look whether the machine runs out of memory; workers of a Dask cluster can take the load off fits",
     )
 
 

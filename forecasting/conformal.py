@@ -1,4 +1,5 @@
-"""The margin that every alternative gets: split conformal, from its own newest residuals, renewed at every origin."""
+"""Margins for forecasts that have none of their own: split conformal, from their own newest residuals, renewed at every
+origin."""
 
 from __future__ import annotations
 
@@ -15,6 +16,10 @@ _SHARE = {"ratio10": 0.1, "ratio1": 0.01}
 
 LEAST_UNIT = 1.0
 """tokens/s: what a residual is divided by where both the forecast and the mean are about 0."""
+
+
+_SORTED_AT_ONCE = 4_000_000
+"""Residuals: six days of minutes at each of many thousand origins would not fit into memory."""
 
 
 def units(point: FloatArray, known_mean: FloatArray, margin: Margin) -> FloatArray:
@@ -48,10 +53,18 @@ def with_margin(
     padded = np.vstack([np.full((window, point.shape[1]), np.nan), residuals])
     # Row i of `padded` is the residual of origin i - window.
     windows = np.lib.stride_tricks.sliding_window_view(padded, window - delay + 1, axis=0)[first : len(point)]
+    many = max(_SORTED_AT_ONCE // windows[:1].size, 1) if len(windows) else 1
+    parts = [_offsets(windows[begin : begin + many], levels) for begin in range(0, len(windows), many)]
+    offset = np.concatenate([np.empty((0, len(levels))), *parts])
+    result: FloatArray = np.maximum(point[first:, :, None] + unit[first:, :, None] * offset[:, None, :], 0.0)
+    return result
+
+
+def _offsets(windows: FloatArray, levels: Sequence[float]) -> FloatArray:
+    """(origins, levels) of the residuals (origins, ...) that each may use."""
     ordered = np.sort(windows.reshape(len(windows), -1), axis=1)
     count = np.isfinite(ordered).sum(axis=1)[:, None]
     # NaN sorts last. The nudge keeps (n + 1) q = 95.00000000000001 from counting as 96.
     rank = np.clip(np.ceil((count + 1) * np.asarray(levels) - 1e-9).astype(int), 1, np.maximum(count, 1))
-    offset = np.where(count > 0, np.take_along_axis(ordered, rank - 1, axis=1), 0.0)
-    result: FloatArray = np.maximum(point[first:, :, None] + unit[first:, :, None] * offset[:, None, :], 0.0)
-    return result
+    offset: FloatArray = np.where(count > 0, np.take_along_axis(ordered, rank - 1, axis=1), 0.0)
+    return offset

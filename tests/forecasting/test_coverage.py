@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.forecast.coverage import share_covered
+from forecasting.coverage import share_covered
 
 LEVELS = (0.5, 0.9, 0.95)
 SILENT = 1.0

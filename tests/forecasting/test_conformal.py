@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.forecast.conformal import MARGINS, Margin, units, with_margin
+from forecasting.conformal import MARGINS, Margin, units, with_margin
 from forecasting.series import FloatArray
 
 LEVELS = (0.5, 0.9, 0.95)
