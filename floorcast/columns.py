@@ -135,6 +135,18 @@ FORECASTS: Schema = {
 }
 """Key: workload_class, metric, cutoff, step_start. Quantiles of the step's mean rate in tokens per second."""
 
+KNOWN_CHANGES: Schema = {
+    "workload_class": pl.String(),
+    "metric": pl.String(),
+    "step_start": TIME,
+    "multiply": pl.Float64(),
+    "add": pl.Float64(),
+    "at_least": pl.Float64(),
+    "label": pl.String(),
+}
+"""Key: workload_class, metric, step_start. What events and holidays do to a step's rate in tokens per second: it
+becomes max(rate * multiply + add, at_least). A step of which nothing is known has no row. Not stored."""
+
 POOL_SHARES: Schema = {
     "pool": pl.String(),
     "metric": pl.String(),

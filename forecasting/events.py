@@ -203,22 +203,46 @@ def clean(series: Series, effects: Sequence[Effect]) -> Series:
     return replace(series, values=np.where(missing, np.nan, values))
 
 
-def adjust(forecast: pl.DataFrame, effects: Sequence[Effect], *, step: timedelta) -> pl.DataFrame:
-    """FORECASTS rows with the effects put onto all quantiles, each changed row saying so with its model."""
+@dataclass(frozen=True)
+class Change:
+    """What effects do to rates in tokens/s, (steps,) each: one becomes max(rate * factor + added, least). `labels` name
+    those that do, empty where none does."""
+
+    factor: FloatArray
+    added: FloatArray
+    least: FloatArray
+    labels: tuple[str, ...]
+
+    @classmethod
+    def at(cls, times: IntArray, effects: Sequence[Effect], *, step: timedelta) -> Change:
+        """Of the steps that begin at `times`, in microseconds from the epoch."""
+        factor, added, least = np.ones(len(times)), np.zeros(len(times)), np.zeros(len(times))
+        labels: list[list[str]] = [[] for _ in times]
+        for effect in effects:
+            inside = effect.reaches(times, step)
+            factor[inside] *= effect.multiply
+            added[inside] += effect.add
+            least[inside] = np.maximum(least[inside], effect.at_least)
+            for place in np.flatnonzero(inside):
+                labels[place].append(effect.label)
+        return cls(factor, added, least, tuple(", ".join(each) for each in labels))
+
+
+def adjust(forecast: pl.DataFrame, effects: Sequence[Effect], *, step: timedelta, peak: float = 1.0) -> pl.DataFrame:
+    """FORECASTS rows with the effects put onto all quantiles, each changed row saying so with its model.
+
+    `peak` is by how much floors raise a step's mean rate for its busiest minute. What `at_least` names is to be ready
+    for as it is, in that minute, so that the mean rate of its steps is less.
+    """
     if not effects or forecast.is_empty():
         return forecast
-    times: IntArray = forecast["step_start"].dt.timestamp("us").to_numpy()
-    factor, added, least = np.ones(len(times)), np.zeros(len(times)), np.zeros(len(times))
-    labels = forecast["model"].to_numpy().astype(object)
-    for effect in effects:
-        inside = effect.reaches(times, step)
-        factor[inside] *= effect.multiply
-        added[inside] += effect.add
-        least[inside] = np.maximum(least[inside], effect.at_least)
-        labels[inside] = labels[inside] + f", {effect.label}"
+    change = Change.at(forecast["step_start"].dt.timestamp("us").to_numpy(), effects, step=step)
+    labels = [
+        f"{model}, {label}" if label else model for model, label in zip(forecast["model"], change.labels, strict=True)
+    ]
     values: FloatArray = forecast.select(QUANTILE_COLUMNS).to_numpy()
-    values = np.maximum(values * factor[:, None] + added[:, None], least[:, None])
+    values = np.maximum(values * change.factor[:, None] + change.added[:, None], change.least[:, None] / peak)
     return forecast.with_columns(
-        model=pl.Series(labels.tolist(), dtype=pl.String),
+        model=pl.Series(labels, dtype=pl.String),
         **{name: pl.Series(values[:, place]) for place, name in enumerate(QUANTILE_COLUMNS)},
     )

@@ -57,6 +57,8 @@ def plan(
     cached: Mapping[str, float] | None = None,
     closed: Collection[str] = (),
     stalled: Collection[str] = (),
+    usual: pl.DataFrame | None = None,
+    changes: pl.DataFrame | None = None,
 ) -> Plan:
     """Floors of every pool over the horizon, from the step that holds `now`.
 
@@ -68,7 +70,9 @@ def plan(
     wait still have waiting; without one, all they brought within their wait.
     `stalled` are the classes of which nothing has come since that publication: whatever is made anew of the same data,
     no floor of their pools is below it. `cached` is the share of prompt tokens in the prefix cache by class, none
-    unless given. The pools of `closed` publish their plain minimums.
+    unless given. The pools of `closed` publish their plain minimums. `usual` is the history without events,
+    `history` itself unless given, and `changes` (KNOWN_CHANGES) is what is known of the coming time: past weeks are
+    looked up in the one, and changed by the other.
 
     The floor of a window covers the most demanding of all steps that overlap the window or the lead time after
     it. Then, in order: the buffers of `scaling.buffers`, the rules of `scaling.moves`, quotas. The rung of a window is
@@ -84,7 +88,8 @@ def plan(
     fresh_for = _FRESH_INTERVALS * max(config.publication_interval, config.step)
     # What arrives by the end of the grid may wait; done by its end, all that waits would be due at once.
     further = replace(grid, count=grid.count + config.longest_wait_steps)
-    figures = gather(config, further, now=now, forecasts=forecasts, history=history, fresh_for=fresh_for)
+    past = history if usual is None else usual
+    figures = gather(config, further, now=now, forecasts=forecasts, history=past, fresh_for=fresh_for, changes=changes)
     figures = effective(figures, cached or {})
     history = effective_history(history, cached or {})
     figures = schedule_deadlines(config, figures, further, history=history, in_force=in_force).first(grid.count)

@@ -123,13 +123,15 @@ def gather(
     forecasts: pl.DataFrame,
     history: pl.DataFrame,
     fresh_for: timedelta,
+    changes: pl.DataFrame | None = None,
 ) -> Figures:
     """The best figure for every class, metric and step of the grid, at the quantile of the pool planned for it.
 
     `forecasts` is a FORECASTS frame: the newest cutoff that covers a step counts, as `fresh` up to an age of
     `fresh_for`, after that with its spread above the median widened by 1 + age / 12 h. `history` is a DEMAND
     frame without outages: the maximum at the same time of week over the four weeks before the grid, else at the
-    same time of day over the last seven days. Raises LeakageError for a cutoff after `now`.
+    same time of day over the last seven days. Forecasts hold what events change, and `history` must be without them:
+    `changes` (KNOWN_CHANGES) are put onto what comes from it. Raises LeakageError for a cutoff after `now`.
     """
     classes = tuple(sorted(config.classes))
     levels = {
@@ -147,22 +149,41 @@ def gather(
         label=np.zeros(shape, dtype=np.int32),
         labels=labels,
     )
-    where = tuple(
-        rows.select(
-            pl.col("workload_class").replace_strict(list(classes), list(range(len(classes))), return_dtype=pl.Int64),
-            pl.col("metric").replace_strict([m.value for m in METRICS], [0, 1], return_dtype=pl.Int64),
-            _step_index(grid.step) - grid.first_index,
-        )
-        .to_numpy()
-        .T
-    )
+    where = _places(rows, classes, grid)
     found.quantile[where] = rows["quantile"].to_numpy()
     found.median[where] = rows["median"].to_numpy()
     found.rung[where] = rows["rung"].to_numpy()
     found.label[where] = rows["label"].replace_strict(list(labels), list(range(len(labels))), return_dtype=pl.Int32)
     for label, period, reach in _PAST_RULES:
         _fill_from_past(found, grid, history, label=labels.index(label), period=period, reach=reach)
-    return found
+    return found if changes is None else _with_changes(found, grid, changes)
+
+
+def _places(rows: pl.DataFrame, classes: tuple[str, ...], grid: Grid) -> tuple[Ints, ...]:
+    """Where the figures of rows with workload_class, metric and step_start stand in the arrays of `Figures`."""
+    found = rows.select(
+        pl.col("workload_class").replace_strict(list(classes), list(range(len(classes))), return_dtype=pl.Int64),
+        pl.col("metric").replace_strict([m.value for m in METRICS], [0, 1], return_dtype=pl.Int64),
+        _step_index(grid.step) - grid.first_index,
+    )
+    return tuple(found.to_numpy().T)
+
+
+def _with_changes(found: Figures, grid: Grid, changes: pl.DataFrame) -> Figures:
+    """The same with `changes` put onto what comes from past weeks, whose labels name them."""
+    step = pl.col("step_start")
+    changes = changes.filter(step >= grid.start, step < grid.end)
+    changes = changes.filter(found.rung[_places(changes, found.classes, grid)] == _PAST)
+    if changes.is_empty():
+        return found
+    where = _places(changes, found.classes, grid)
+    multiply, add, least = (changes[name].to_numpy() for name in ("multiply", "add", "at_least"))
+    for figure in (found.quantile, found.median):
+        figure[where] = np.maximum(figure[where] * multiply + add, least)
+    said = [f"{found.labels[old]}, {new}" for old, new in zip(found.label[where], changes["label"], strict=True)]
+    labels = (*found.labels, *sorted(set(said)))
+    found.label[where] = [labels.index(one) for one in said]
+    return replace(found, labels=labels)
 
 
 def _forecast_rows(demand: pl.DataFrame, grid: Grid, *, now: datetime, fresh_for: timedelta) -> pl.DataFrame:

@@ -89,8 +89,10 @@ def forecast(project: Project, now: datetime) -> ForecastResult:
             done[key] = outcome
             if outcome.lacks_outlook:
                 failed[f"{' '.join(key)} after the lead window"] = outcome.lacks_outlook
-    made = pl.concat(known.put_onto(one.frame, key) for key, one in done.items()) if done else empty(FORECASTS)
     shares = _pool_shares(project, requests, done, demand, shares_before)
+    peaks = _least_peaks(project, shares)
+    frames = [known.put_onto(one.frame, key, peak=peaks[key]) for key, one in done.items()]
+    made = pl.concat(frames) if frames else empty(FORECASTS)
     with open_store(project.store_path) as store, store.transaction():
         write_forecasts(store, run_id("forecast", as_of), made)
         write_pool_shares(store, run_id("forecast", as_of), shares)
@@ -142,6 +144,21 @@ def _pool_shares(
                 peak = before.get((pool, metric.value), 1.0) if found is None else found
             rows.append({"pool": pool, "metric": metric.value, "cutoff": cutoff, "share": share, "peak": peak})
     return pl.DataFrame(rows, schema=dict(POOL_SHARES))
+
+
+def _least_peaks(project: Project, shares: pl.DataFrame) -> dict[tuple[str, Metric], float]:
+    """By class and metric the factor for the busiest minute that a plan applies to it: the least among the pools that
+    can serve it. Work that may wait has none, nor has a pool without a row of POOL_SHARES."""
+    config = project.config
+    known = {(row["pool"], row["metric"]): row["peak"] for row in shares.to_dicts()}
+    return {
+        (name, metric): 1.0
+        if config.wait_steps(name)
+        else min(
+            (known.get((pool, metric), 1.0) for pool in spec.pools if metric in config.pools[pool].metrics), default=1.0
+        )
+        for (name, spec), metric in product(config.classes.items(), Metric)
+    }
 
 
 def _request(

@@ -15,6 +15,7 @@ from floorcast.types import Admission, AdmissionWindow, FloorSchedule, Frozen, R
 from pipelines.project import Project
 from pipelines.publishers.schedule import LATEST, read_schedule
 from pipelines.stages.common import StageResult, count, read_series, run_id
+from pipelines.stages.known import apply_known
 from pipelines.stages.tuned import gates, tunings_of
 from scaling.deadlines import replayed
 from scaling.effective import LOOK_BACK, cached_shares
@@ -84,7 +85,9 @@ class PlanResult(StageResult):
 
 def planned(project: Project, as_of: datetime, configs: Sequence[Config]) -> list[Plan]:
     """The plan of each configuration at a step boundary from the same stored forecasts; nothing is stored."""
-    _, history = read_series(project, as_of=as_of)
+    series, history = read_series(project, as_of=as_of)
+    known = apply_known(project, series, as_of=as_of)
+    usual, changes = known.usual(history), known.changes(as_of)
     with open_store(project.store_path) as store:
         forecasts = read_forecast(store, at=as_of)
         shares = read_pool_shares(store, at=as_of)
@@ -106,6 +109,8 @@ def planned(project: Project, as_of: datetime, configs: Sequence[Config]) -> lis
             in_force=in_force,
             cached=cached_shares(config, cached, history, now=as_of),
             closed=[name for name, gate in gates(config, tunings).items() if gate == "closed"],
+            usual=usual,
+            changes=changes,
         )
         for config in configs
     ]

@@ -80,6 +80,13 @@ def test_what_raises_covers_every_step_it_touches_and_what_lowers_only_whole_one
     assert adjust(flat(4), [Effect("less", window, multiply=0)], step=HOUR)["q50"].to_list() == [100, 0, 100, 100]
 
 
+def test_at_least_is_to_be_ready_for_in_the_busiest_minute_and_never_less_than_without_it() -> None:
+    """Floors are 1.25 times the rate: at least 1000/s is a rate of 800/s, and 900/s stays, which is 1125/s."""
+    effects = [Effect("keynote", (between(0, 1),), at_least=1000)]
+    for rate, becomes in ((100.0, 800.0), (900.0, 900.0)):
+        assert adjust(flat(1, rate), effects, step=HOUR, peak=1.25)["q95"].to_list() == [becomes]
+
+
 def test_an_effect_without_a_factor_only_says_why() -> None:
     (row,) = adjust(
         flat(1), [Effect("sale", (between(0, 1),), hides=True, note="1 of 2 past times known")], step=HOUR

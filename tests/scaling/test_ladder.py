@@ -7,7 +7,7 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from floorcast.columns import DEMAND, FORECASTS, empty
+from floorcast.columns import DEMAND, FORECASTS, KNOWN_CHANGES, empty
 from floorcast.config import Publication
 from floorcast.errors import LeakageError
 from floorcast.types import Reason
@@ -82,6 +82,29 @@ def test_past_weeks_give_the_maximum_at_the_same_time_of_week(make_config, make_
     rung, floor, reason = _first(made)
     assert (rung, floor) == ("past_weeks", 7)
     assert reason.classes["chat"].model_in == "past_weeks_max"
+
+
+def test_what_is_coming_is_put_onto_past_weeks_and_said(make_config, make_history, series, now):
+    """Of 60/s: the first two steps 1.5 times and 5/s more, then at least 120/s. A window covers three steps, and a
+    replica 10/s."""
+    step = timedelta(minutes=5)
+    changes = pl.DataFrame(
+        {
+            "workload_class": "chat",
+            "metric": [metric for metric in ("tokens_in", "tokens_out") for _ in range(5)],
+            "step_start": [now + place * step for place in (0, 1, 6, 7, 900)] * 2,
+            "multiply": [1.5, 1.5, 1.0, 1.0, 7.0] * 2,
+            "add": [5.0, 5.0, 0.0, 0.0, 0.0] * 2,
+            "at_least": [0.0, 0.0, 120.0, 120.0, 0.0] * 2,
+            "label": ["x1.5 launch", "x1.5 launch", "at least 120/s keynote", "at least 120/s keynote", "x7 sale"] * 2,
+        },
+        schema=dict(KNOWN_CHANGES),
+    )
+    history = make_history({"chat": series(60.0, WEEK)})
+    given = {"now": now, "history": history, "published": None, "changes": changes}
+    made = plan(make_config(), forecasts=NO_FORECASTS, **given)
+    assert made.floors["min_replicas"].to_list() == [10, 10, 6, 6, 12, 12, 12, 12, 6, 6, 6, 6]
+    assert _first(made)[2].classes["chat"].model_in == "past_weeks_max, x1.5 launch"
 
 
 def test_without_such_a_week_the_same_time_of_the_last_seven_days_counts(make_config, make_history, series, now):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from floorcast.columns import QUANTILE_COLUMNS, Metric
 from floorcast.event import Window
+from floorcast.types import Reason
 from pipelines.cli.main import app
 from pipelines.stages.common import HISTORY, read_series, read_stored
 from pipelines.stages.known import apply_known
@@ -161,3 +163,46 @@ def test_maintenance_brings_forecasts_to_zero_while_it_lasts_and_not_after(publi
     assert after.filter(inside)["model"].str.ends_with(", x0 launch-day").all()
     ratio = (after.filter(~inside)["q50"] / before.filter(~inside)["q50"]).to_numpy()
     assert ratio.min() > 0.3
+
+
+def reasons(project, now, pool):
+    with open_store(project.store_path) as store:
+        floors = read_floors(store, f"plan-{now:%Y%m%dT%H%M%SZ}").filter(pool=pool).sort("window_start")
+    return [Reason.model_validate_json(text) for text in floors["reason"]]
+
+
+def test_without_forecasts_past_weeks_are_taken_without_events_and_changed_by_those_to_come(
+    published, live, now, reconfigure
+):
+    """A week ago thrice as much, told so; from three hours on half as much again for three hours. Floors
+    cover three steps of an hour, and demand rises."""
+    with duckdb.connect(str(published.store_path)) as store:
+        store.execute("DELETE FROM forecasts")
+    live(published, now, "plan")
+    before = [reason.tokens_in_per_s for reason in reasons(published, now, "code-8b")]
+    start, end = now - 7 * DAY, now - 7 * DAY + 6 * HOUR
+    with open_store(published.store_path) as store:
+        rows = read_demand(store, start=start, end=end, classes=["code"])
+        upsert_demand(store, rows.with_columns(pl.col("tokens_in", "tokens_out", "^peak.*$") * 3))
+    live(published, now, "plan")
+    assert [reason.tokens_in_per_s for reason in reasons(published, now, "code-8b")] != before
+    past, coming = (
+        event(*when, multiply=factor).removeprefix("events: [").removesuffix("]")
+        for when, factor in (((start, end), 3), ((now + 3 * HOUR, now + 6 * HOUR), 1.5))
+    )
+    live(with_events(reconfigure, published, f"events: [{past}, {coming}]"), now, "plan")
+    after = reasons(published, now, "code-8b")
+    ratios = np.array([reason.tokens_in_per_s for reason in after]) / before
+    np.testing.assert_allclose(ratios[[0, 1, 2, 3, 6, 7, 8, 9]], [1, 1.5, 1.5, 1.5, 1, 1, 1, 1], rtol=1e-4)
+    assert after[3].classes["code"].model_in.endswith("_max, x1.5 launch-day")
+    assert after[8].classes["code"].model_in.endswith("_max")
+
+
+def test_a_floor_for_at_least_so_much_is_for_that_and_not_for_the_busiest_minute_of_it(
+    published, live, now, reconfigure
+):
+    text = event(now, now + 9 * HOUR, at_least="{tokens_in_per_s: 1000000}", classes="[code]")
+    live(with_events(reconfigure, published, text), now, "forecast", "plan")
+    reason = reasons(published, now, "code-8b")[2]
+    assert reason.peak_in > 1
+    assert reason.tokens_in_per_s == pytest.approx(1_000_000)
