@@ -13,10 +13,10 @@ from typing import Any
 import polars as pl
 from threadpoolctl import threadpool_limits
 
-from benchmarks.decisions.data import demo_minutes, is_on_off, pool_of, read_minutes
+from benchmarks.decisions.data import demo_minutes, is_on_off, pool_of, read_minutes, read_trace
 from benchmarks.decisions.judge import Judged, judge
 from benchmarks.decisions.policies import Task, task_of
-from benchmarks.decisions.table import DEMO, PAIRS, WAITING, render
+from benchmarks.decisions.table import DEMO, PAIRS, TRACE, WAITING, render
 from benchmarks.forecast.__main__ import pairs_of
 from benchmarks.forecast.data import START
 from benchmarks.report import parser, peak_memory_gib, write
@@ -56,12 +56,14 @@ def summary_of(rows: list[dict[str, Any]]) -> dict[str, float]:
     return found
 
 
-def tasks_of(given: argparse.Namespace, startup_s: float) -> list[tuple[str, Task]]:
-    """The classes by group: those of the pairs; those of them that may wait, once more; those of the demo fleet."""
+def tasks_of(given: argparse.Namespace, startup_s: float, *, demo: bool) -> list[tuple[str, Task]]:
+    """The classes by group: those of the pairs; those of them that may wait, once more; those of the demo fleet;
+    and recordings of single requests."""
     minutes = [one for pair in pairs_of(given) for one in read_minutes(pair, seed=given.seed)]
     groups = [(PAIRS, INTERACTIVE_S, one) for one in minutes]
     groups += [(WAITING, BATCH_S, one) for one in minutes if is_on_off(one)]
-    groups += [(DEMO, INTERACTIVE_S, one) for one in (demo_minutes(days=DEMO_DAYS) if given.demo else ())]
+    groups += [(DEMO, INTERACTIVE_S, one) for one in (demo_minutes(days=DEMO_DAYS) if demo else ())]
+    groups += [(TRACE, INTERACTIVE_S, read_trace(path)) for path in given.trace or ()]
     return [
         (group, task_of(one, pool_of(one, startup_s=startup_s), start=START, max_wait_s=max_wait_s))
         for group, max_wait_s, one in groups
@@ -76,13 +78,21 @@ def main() -> None:
     arguments.add_argument(
         "--startup", type=float, action="append", help="seconds from asked for to serving; 600; may be repeated"
     )
-    arguments.add_argument("--demo", action="store_true", help="also the classes of the demo fleet")
+    arguments.add_argument(
+        "--demo", action="store_true", help="also the classes of the demo fleet, at the first startup"
+    )
+    arguments.add_argument("--trace", type=Path, action="append", help="a file of single requests, as Azure's traces")
     arguments.add_argument("--seed", type=int, default=1, help="of the minutes drawn")
     arguments.add_argument("--only", action="append", help="a class, as m-small/client-5; may be repeated")
     arguments.add_argument("--decisions", type=Path, help="also write what every policy decided, minute by minute")
     given = arguments.parse_args()
     began = time.perf_counter()
-    grouped = [one for startup_s in given.startup or [STARTUP_S] for one in tasks_of(given, startup_s)]
+    startups = given.startup or [STARTUP_S]
+    grouped = [
+        one
+        for startup_s in startups
+        for one in tasks_of(given, startup_s, demo=given.demo and startup_s == startups[0])
+    ]
     judged = judge_all([task for _, task in grouped])
     if given.decisions:
         pl.concat([one.paths for one in judged]).write_parquet(given.decisions)

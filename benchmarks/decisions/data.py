@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +26,14 @@ _IDLE, _ON_OFF = 0.05, 0.1
 
 @dataclass(frozen=True)
 class Minutes:
-    """One class, [minutes] each from the beginning of the recording."""
+    """One class, [minutes] each from the beginning of the recording. `by_second` [3, seconds] has requests, tokens in
+    and tokens out where the recording is of single requests."""
 
     name: str
     requests: Floats
     tokens_in: Floats
     tokens_out: Floats
+    by_second: Floats | None = None
 
 
 def read_minutes(pair: Pair, *, seed: int) -> list[Minutes]:
@@ -83,6 +86,18 @@ def demo_minutes(*, days: int) -> list[Minutes]:
         columns = (np.interp(every, at, own[column].to_numpy()) for column in ("requests", "tokens_in", "tokens_out"))
         made.append(Minutes(f"demo/{name}", *columns))
     return made
+
+
+def read_trace(path: Path) -> Minutes:
+    """Requests one by one, as Azure's traces have them, in whole minutes from the first."""
+    rows = pl.read_csv(path, columns=["TIMESTAMP", "ContextTokens", "GeneratedTokens"])
+    when = rows["TIMESTAMP"].str.to_datetime("%Y-%m-%d %H:%M:%S%.f")
+    second = (when - when.min()).dt.total_seconds().to_numpy()
+    minutes = int(second.max()) // 60
+    weights = (np.ones(len(rows)), rows["ContextTokens"].to_numpy(), rows["GeneratedTokens"].to_numpy())
+    by_second = np.array([np.bincount(second, weights=one)[: 60 * minutes] for one in weights], dtype=np.float64)
+    requests, tokens_in, tokens_out = by_second.reshape(3, minutes, 60).sum(axis=2)
+    return Minutes(f"trace/{path.stem}", requests, tokens_in, tokens_out, by_second)
 
 
 def is_on_off(minutes: Minutes) -> bool:

@@ -21,10 +21,10 @@ OTHERS = ("last_value", "seasonal_naive", "managed")
 TUNED_DAYS, JUDGED_DAYS = 8, 4
 MISSED = -1.0
 """The gap closed where the overlay keeps the promise and what the gate picked does not, at no setting."""
-_FINE = 36
-_UTILIZATIONS = {OVERLAY: (0.15, 1.3), FLOORS: (0.3, 1.6)}
-_STILL_LOWER = tuple(np.geomspace(0.08, 0.14, 6).tolist())
-"""Of the overlay alone on the judged days: bursts from next to nothing leave it no other way to keep a promise."""
+_FINE = 42
+_UTILIZATIONS = {OVERLAY: (0.08, 1.3), FLOORS: (0.2, 1.6)}
+"""Swept alike at every startup. Bursts from next to nothing leave an overlay alone no other way to keep a promise than
+to idle at a few per cent."""
 _MARGINS = np.linspace(-0.9, 1.5, 9)
 
 
@@ -38,21 +38,20 @@ class Judged:
 
 
 def judge(task: Task) -> Judged:
-    """Tune both on the days before the last four, then sweep each one's utilization over those."""
-    judged = len(task.load) - JUDGED_DAYS * MINUTES_PER_DAY
+    """Tune both on the days before the last four, then sweep each one's utilization over those. What is shorter than
+    eight days is judged on its second half."""
+    judged = max(len(task.load) - JUDGED_DAYS * MINUTES_PER_DAY, len(task.load) // 2)
     # A forecast needs a day, and one more to have something to go by.
-    first = max(judged - TUNED_DAYS * MINUTES_PER_DAY, 2 * MINUTES_PER_DAY)
-    tuned = {
-        policy: tune(task, floors=policy == FLOORS, utilizations=utilizations, first=first, last=judged)
-        for policy, utilizations in _UTILIZATIONS.items()
-    }
+    begin = max(judged - TUNED_DAYS * MINUTES_PER_DAY, 2 * MINUTES_PER_DAY)
+    sweeps = {policy == FLOORS: utilizations for policy, utilizations in _UTILIZATIONS.items()}
+    found = tune(task, utilizations=sweeps, first=begin if begin < judged else 0, last=judged)
+    tuned = {OVERLAY: found[False], FLOORS: found[True]}
     told = gate(tuned[FLOORS], tuned[OVERLAY], np.random.default_rng(0))
     lanes = [
         Lane(policy, tuned[policy].variant, utilization)
         for policy, utilizations in _UTILIZATIONS.items()
         for utilization in np.geomspace(*utilizations, _FINE).tolist()
     ]
-    lanes += [Lane(OVERLAY, tuned[OVERLAY].variant, utilization) for utilization in _STILL_LOWER]
     lanes += _others(task, tuned[OVERLAY])
     result = run(task, lanes, first=judged, last=len(task.load))
     picked = FLOORS if told.opened else OVERLAY

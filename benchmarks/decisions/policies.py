@@ -21,7 +21,7 @@ from scaling.replay.conditions import NO_KNEE, Conditions
 from scaling.replay.lanes import Lanes, overlay_policy
 from scaling.replay.replay import replay
 from scaling.replay.result import ReplayResult
-from scaling.replay.traffic import Traffic, from_minutes
+from scaling.replay.traffic import Stream, Traffic, from_minutes
 
 STEP_S, MINUTE_S = 10.0, 60.0
 RATE_MINUTES = 3
@@ -94,7 +94,7 @@ class Task:
     def expected(self) -> dict[float, Floats]:
         """By LEVELS, [minutes] what FORECASTS see coming at the end of a startup, levelled where work may wait for
         minutes; 0 where the past tells nothing."""
-        at = np.arange(MINUTES_PER_DAY, len(self.load))
+        at = np.arange(min(MINUTES_PER_DAY, len(self.load)), len(self.load))
         made = [
             loads_ahead(
                 self.load,
@@ -107,13 +107,17 @@ class Task:
             )
             for rate_minutes, lookahead in FORECASTS
         ]
-        mean = np.pad(np.nan_to_num(np.mean(made, axis=0)), ((0, 0), (MINUTES_PER_DAY, 0)))
+        mean = np.pad(np.nan_to_num(np.mean(made, axis=0)), ((0, 0), (len(self.load) - len(at), 0)))
         # A minute short of the wait, for what minutes do not tell.
         return dict(zip(LEVELS, _levelled(mean, int(self.max_wait_s // MINUTE_S) - 1), strict=True))
 
     def traffic(self, first: int, last: int) -> Traffic:
-        """The minutes from `first` to before `last`."""
+        """The minutes from `first` to before `last`, by the second where the recording tells them."""
         one, some = self.minutes, slice(first, last)
+        start = self.start + timedelta(minutes=first)
+        if one.by_second is not None:
+            requests, tokens_in, tokens_out = one.by_second[:, 60 * first : 60 * last]
+            return Traffic(start, 1.0, (Stream(one.name, tokens_in, tokens_out, requests, self.max_wait_s),))
         stream = from_minutes(
             one.tokens_in[some],
             one.tokens_out[some],
@@ -122,7 +126,7 @@ class Task:
             step_s=STEP_S,
             max_wait_s=self.max_wait_s,
         )
-        return Traffic(self.start + timedelta(minutes=first), STEP_S, (stream,))
+        return Traffic(start, STEP_S, (stream,))
 
 
 def task_of(minutes: Minutes, pool: Pool, *, start: datetime, max_wait_s: float) -> Task:
@@ -183,7 +187,8 @@ def _levelled(expected: Floats, minutes: int) -> Floats:
 
 def others_floors(task: Task, *, utilization: float, margin: float) -> dict[str, Ints]:
     """[minutes] floors of others, from what each ten minutes took at the utilization."""
-    required = task.load.reshape(-1, WINDOW_MINUTES).mean(axis=1) / utilization
+    whole = np.pad(task.load, (0, -len(task.load) % WINDOW_MINUTES), mode="edge")
+    required = whole.reshape(-1, WINDOW_MINUTES).mean(axis=1) / utilization
     window_s = WINDOW_MINUTES * MINUTE_S
     ahead = -(-round(task.startup_s) // round(window_s)) + 1
     season = MINUTES_PER_DAY // WINDOW_MINUTES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,15 +11,15 @@ import numpy as np
 from benchmarks.decisions.policies import DRAINS_S, LEVELS, MINUTE_S, RATE_MINUTES, Lane, Task, Variant, run
 from scaling.capacity import Floats, Ints
 from scaling.replay.front import reached
-from scaling.tuning.gate import draw_days
+from scaling.tuning.gate import LEAST_DAYS, draw_days, high_of, pays
 from scaling.tuning.outcomes import Outcome, outcome_of
 
 ON_TIME = 0.99
-PAYS = 0.98
-"""The gate opens where floors cost at most this share of the overlay alone, and less than it in nine of ten draws."""
 IN_WINDOWS_S = (300.0, 600.0, 900.0)
-_DRAWS, _SURE = 500, 0.9
-_COARSE, _BETWEEN = 9, 6
+_DRAWS = 500
+_COARSE, _BETWEEN, _BESIDE = 9, 6, 2
+_AT_ONCE = 160
+"""Settings replayed together: more take memory, fewer take time."""
 
 
 @dataclass(frozen=True)
@@ -45,20 +46,23 @@ class Gate(NamedTuple):
     high: float
 
 
-def tune(task: Task, *, floors: bool, utilizations: tuple[float, float], first: int, last: int) -> Tuned:
-    """Each variant at a few utilizations, then at some between the two around the promise."""
-    coarse = np.geomspace(*utilizations, _COARSE)
-    variants = variants_of(task, floors=floors)
-    rough = _outcomes(task, [(variant, one) for variant in variants for one in coarse.tolist()], first=first, last=last)
-    settings = [(variant, coarse, tuple(rough[place * _COARSE :][:_COARSE])) for place, variant in enumerate(variants)]
-    between = [_around(coarse, found) for _, _, found in settings]
-    pairs = [(variant, one) for variant, some in zip(variants, between, strict=True) for one in some.tolist()]
+def tune(task: Task, *, utilizations: Mapping[bool, tuple[float, float]], first: int, last: int) -> dict[bool, Tuned]:
+    """With floors and without, between their utilizations: each variant at a few of them, then at some around the
+    promise. A front read off too few is off by more than what the gate is to tell apart."""
+    coarse = {floors: np.geomspace(*between, _COARSE) for floors, between in utilizations.items()}
+    variants = [(floors, variant) for floors in utilizations for variant in variants_of(task, floors=floors)]
+    rough = _outcomes(task, [(variant, coarse[floors]) for floors, variant in variants], first=first, last=last)
+    between = [_around(coarse[floors], found) for (floors, _), found in zip(variants, rough, strict=True)]
+    pairs = [(variant, some) for (_, variant), some in zip(variants, between, strict=True)]
     fine = _outcomes(task, pairs, first=first, last=last)
     tuned = [
-        Tuned(variant, np.concatenate([coarse, between[place]]), found + tuple(fine[place * _BETWEEN :][:_BETWEEN]))
-        for place, (variant, _, found) in enumerate(settings)
+        (floors, Tuned(variant, np.concatenate([coarse[floors], some]), found + more))
+        for (floors, variant), some, found, more in zip(variants, between, rough, fine, strict=True)
     ]
-    return min(tuned, key=lambda one: _cost(one.outcomes))
+    return {
+        floors: min((one for kind, one in tuned if kind == floors), key=lambda one: _cost(one.outcomes))
+        for floors in utilizations
+    }
 
 
 def variants_of(task: Task, *, floors: bool) -> list[Variant]:
@@ -77,11 +81,11 @@ def variants_of(task: Task, *, floors: bool) -> list[Variant]:
 
 
 def gate(floors: Tuned, overlay: Tuned, rng: np.random.Generator) -> Gate:
-    """Whether floors pay on days drawn from those that tuned both, with replacement."""
+    """Whether floors pay on days drawn from those that tuned both, with replacement; closed where there are few."""
     days = len(floors.outcomes[0].gpu_hours)
-    drawn = [_ratio(floors, overlay, some) for some in draw_days(days, rng)[:_DRAWS]]
-    ratio, high = _ratio(floors, overlay, None), float(np.quantile(drawn, _SURE, method="higher"))
-    return Gate(ratio <= PAYS and high < 1, ratio, high)
+    drawn = np.array([_ratio(floors, overlay, some) for some in draw_days(days, rng)[:_DRAWS]])
+    ratio = _ratio(floors, overlay, None)
+    return Gate(days >= LEAST_DAYS and pays(ratio, drawn), ratio, high_of(drawn))
 
 
 def _ratio(floors: Tuned, overlay: Tuned, days: Ints | None) -> float:
@@ -105,15 +109,27 @@ def _shares(outcomes: tuple[Outcome, ...], days: Ints | None = None) -> Floats:
     return shares
 
 
-def _outcomes(task: Task, settings: list[tuple[Variant, float]], *, first: int, last: int) -> list[Outcome]:
-    result = run(task, [Lane("tuned", *setting) for setting in settings], first=first, last=last)
-    return [outcome_of(result, lane) for lane in range(len(settings))]
+def _outcomes(
+    task: Task, settings: list[tuple[Variant, Floats]], *, first: int, last: int
+) -> list[tuple[Outcome, ...]]:
+    """Of each variant at each of its utilizations."""
+    lanes = [Lane("tuned", variant, one) for variant, some in settings for one in some.tolist()]
+    found: list[Outcome] = []
+    for begin in range(0, len(lanes), _AT_ONCE):
+        result = run(task, lanes[begin : begin + _AT_ONCE], first=first, last=last)
+        found += [outcome_of(result, lane) for lane in range(len(result.names))]
+    ends = np.cumsum([len(some) for _, some in settings]).tolist()
+    return [tuple(found[end - len(some) : end]) for (_, some), end in zip(settings, ends, strict=True)]
 
 
 def _around(utilizations: Floats, outcomes: tuple[Outcome, ...]) -> Floats:
-    """Between the highest utilization tried that keeps the promise and the next."""
+    """Between the highest utilization tried that keeps the promise and the next, and beside those two, where it is kept
+    on other draws of the days."""
     kept = np.flatnonzero(_shares(outcomes) >= ON_TIME)
     place = int(kept[-1]) if kept.size else 0
-    following = min(place + 1, len(utilizations) - 1)
-    between: Floats = np.geomspace(utilizations[place], utilizations[following], _BETWEEN + 2)[1:-1]
-    return between
+    found = [
+        np.geomspace(utilizations[at], utilizations[at + 1], (_BETWEEN if at == place else _BESIDE) + 2)[1:-1]
+        for at in (place - 1, place, place + 1)
+        if 0 <= at < len(utilizations) - 1
+    ]
+    return np.concatenate(found)

@@ -13,7 +13,11 @@ from scaling.tuning.outcomes import Outcome
 from scaling.tuning.search import on_time_share
 
 PAYS = 0.02
-"""Floors must be cheaper by this share at least, since a forecast is one more thing that can break."""
+"""Floors must be cheaper by this share at least, since a forecast is one more thing that can break; and so much dearer
+they may be on other days than those seen."""
+
+SURE = 0.9
+"""The share of draws of the days in which they must not be dearer than that."""
 
 LEAST_DAYS = 3
 """With fewer judged days the gate cannot tell."""
@@ -50,7 +54,7 @@ def expect(settings: TunedSettings, outcome: Outcome, clairvoyant: Floats | None
 
 
 def verdict(floors: Outcome, overlay_alone: Outcome, drawn: Ints, *, promise: float) -> Verdict:
-    """Open where floors are cheaper by `PAYS` and beyond the noise of days, or keep a promise that the overlay alone
+    """Open where floors are cheaper as `pays` asks for, or keep a promise that the overlay alone
     does not. Whoever misses the promise in nine of ten draws of the days does not keep it; where neither does, floors
     must be on time more, beyond noise."""
     if len(floors.gpu_hours) < LEAST_DAYS:
@@ -71,9 +75,21 @@ def verdict(floors: Outcome, overlay_alone: Outcome, drawn: Ints, *, promise: fl
     ratios = floors.gpu_hours[drawn].sum(axis=1) / overlay_alone.gpu_hours[drawn].sum(axis=1)
     low, high = np.quantile(ratios, [_LOW, _HIGH])
     cost = f"floors cost {ratio:.3f} times the overlay alone ({low:.3f} to {high:.3f})"
-    if ratio <= 1 - PAYS and high < 1:
+    if pays(ratio, ratios):
         return Verdict("open", cost)
-    return Verdict("closed", f"{cost}; {1 - PAYS:.2f} and surely under 1 would pay")
+    return Verdict("closed", f"{cost}; {1 - PAYS:.2f} would pay, and at most {1 + PAYS:.2f} in nine of ten draws")
+
+
+def pays(ratio: float, draws: Floats) -> bool:
+    """Whether floors that cost `ratio` times the overlay alone pay, with `draws` [draws] of that ratio over other days
+    like those seen. A gain is asked for, and a loss beyond the same size kept unlikely: that floors are never dearer
+    on any days would keep the gate closed where they save most."""
+    return bool(ratio <= 1 - PAYS and high_of(draws) <= 1 + PAYS)
+
+
+def high_of(draws: Floats) -> float:
+    """[draws] of a ratio, some perhaps infinite: what it stays under in nine of ten."""
+    return float(np.quantile(draws, SURE, method="higher"))
 
 
 def not_told(pool: Pool) -> str:
