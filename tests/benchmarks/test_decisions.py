@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 from benchmarks.decisions.__main__ import summarise, summary_of
-from benchmarks.decisions.data import MEAN_REPLICAS, Minutes, demo_minutes, is_on_off, load_of, pool_of, read_minutes
+from benchmarks.decisions.data import (
+    MEAN_REPLICAS,
+    Minutes,
+    demo_minutes,
+    is_on_off,
+    load_of,
+    pool_of,
+    read_minutes,
+    read_trace,
+)
 from benchmarks.decisions.judge import with_pick
 from benchmarks.decisions.policies import Lane, Variant, live_rate, others_floors, run, task_of
 from benchmarks.decisions.table import render
@@ -41,6 +51,34 @@ def test_the_outage_of_the_demo_fleet_is_bridged() -> None:
     assert {one.name for one in made} >= {"demo/chat", "demo/batch"}
     assert all(len(one.tokens_in) == 5 * DAY for one in made)
     assert (np.sum([one.tokens_in for one in made], axis=0) > 0).all()
+
+
+def test_single_requests_are_kept_by_the_second(tmp_path: Path) -> None:
+    """Two requests in the first second, one at 61.5 s; the third minute is not whole and left out. At 20 replicas on
+    average, half of them prefill, the prompts of 100, 200 and 300 tokens in two minutes take 10 replicas."""
+    path = tmp_path / "hour.csv"
+    lines = ["TIMESTAMP,ContextTokens,GeneratedTokens", "2023-11-16 18:17:03.9799600,100,10"]
+    lines += [
+        "2023-11-16 18:17:04.0319600,200,20",
+        "2023-11-16 18:18:05.4800000,300,30",
+        "2023-11-16 18:19:04.5,400,40",
+    ]
+    path.write_text("\r\n".join(lines), encoding="utf-8")
+    made = read_trace(path)
+    np.testing.assert_array_equal(made.requests, [2, 1])
+    np.testing.assert_array_equal(made.tokens_in, [300, 300])
+    task = task_of(made, pool_of(made, startup_s=60), start=START, max_wait_s=10)
+    second = task.traffic(1, 2)
+    assert second.steps == 60
+    assert second.streams[0].tokens_out[[0, 1]].tolist() == [0, 30]
+    # No day before: nothing is expected, and floors are 1.
+    assert task.expected[0.9].tolist() == [0, 0]
+
+
+def test_a_recording_that_ends_within_a_window_has_floors_of_others() -> None:
+    made = Minutes("made", *np.full((3, 25), 10.0))
+    task = task_of(made, pool_of(made, startup_s=600), start=START, max_wait_s=10)
+    assert others_floors(task, utilization=1.0, margin=0.0)["last_value"][10:25].tolist() == [MEAN_REPLICAS] * 15
 
 
 def test_the_same_seed_draws_the_same(pair: Pair) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from floorcast.pool import Pool
 from scaling.tuning.candidates import coarse
-from scaling.tuning.gate import draw_days, expect, not_told, verdict
+from scaling.tuning.gate import draw_days, expect, not_told, pays, verdict
 from scaling.tuning.outcomes import Outcome
 
 DAYS = 7
@@ -61,6 +61,13 @@ def drawn() -> np.ndarray:
 )
 def test_the_gate(floors: Outcome, alone: Outcome, gate: str, drawn: np.ndarray) -> None:
     assert verdict(floors, alone, drawn, promise=0.99).gate == gate
+
+
+def test_floors_pay_where_other_days_would_hardly_make_them_dearer() -> None:
+    """Of eleven draws the tenth decides: 1.02 is borne there, 1.03 is not, and the last one may be anything."""
+    assert pays(0.98, np.array([0.9] * 9 + [1.02, np.inf]))
+    assert not pays(0.98, np.array([0.9] * 9 + [1.03, 1.03]))
+    assert not pays(0.99, np.full(11, 0.99))
 
 
 def test_the_reason_has_the_figures(drawn: np.ndarray) -> None:
