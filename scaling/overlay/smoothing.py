@@ -41,20 +41,22 @@ def observe(signals: Signals, state: State, settings: Settings, now_s: float) ->
     """
     live = signals.live
     # A value below zero is a counter that was reset. Comparisons with NaN are false, so what is missing is not fresh.
-    fresh = (live >= 0) & (live <= _LARGEST) & (signals.age_s <= settings.stale_after_s)
-    since_s = np.maximum(now_s - state.seen_at_s, 0)
+    fresh = live >= 0.0
+    fresh &= live <= _LARGEST
+    fresh &= signals.age_s <= settings.stale_after_s
+    since_s = np.maximum(now_s - state.seen_at_s, 0.0)
     panic_s = settings.panic_window_s[None]
     window_s = np.concatenate([settings.window_s, panic_s, panic_s])
-    is_fresh = fresh[_ROWS]
-    values = np.where(is_fresh, live[_ROWS], 0)
-    kept = np.exp(-since_s[_ROWS] / np.maximum(window_s / 2, 1e-9))
+    is_fresh = fresh.take(_ROWS, axis=0)
+    values = np.where(is_fresh, live.take(_ROWS, axis=0), 0.0)
+    kept = np.exp(-since_s.take(_ROWS, axis=0) / np.maximum(window_s / 2, 1e-9))
     mean = np.where(is_fresh, values + kept * (state.mean - values), state.mean)
     seen_at_s = np.where(fresh, now_s, state.seen_at_s)
     state = state._replace(mean=mean, seen_at_s=seen_at_s)
     observed = Observed(
         fresh=fresh,
         seen=seen_at_s > -np.inf,
-        mean=np.where(is_fresh, mean, 0),
+        mean=np.where(is_fresh, mean, 0.0),
         stuck=np.zeros((3, live.shape[1]), dtype=np.bool_),
     )
     return _believe(observed, signals, state, settings, now_s)
@@ -77,11 +79,14 @@ def _believe(
     )
     idle = known & (np.maximum(in_, out) < _IDLE * signals.ready)
     same = queue == state.queue
-    waits = (queue > 0) & (signals.ready > 0) & (same | (idle & (queue >= _DRAINED * state.queue_level)))
-    moved_at_s = np.where(fresh & ~waits, now_s, np.minimum(state.queue_moved_at_s, now_s))
-    level = np.where(fresh & ~waits, queue, state.queue_level)
+    waits = (queue > 0.0) & (signals.ready > 0.0) & (same | (idle & (queue >= _DRAINED * state.queue_level)))
+    moved = np.greater(fresh, waits)  # fresh, and does not wait
+    moved_at_s = np.where(moved, now_s, np.minimum(state.queue_moved_at_s, now_s))
+    level = np.where(moved, queue, state.queue_level)
     stuck = fresh & waits & (now_s - moved_at_s >= settings.stuck_after_s)
+    state = state._replace(queue=np.where(fresh, queue, state.queue), queue_level=level, queue_moved_at_s=moved_at_s)
+    if not np.count_nonzero(stuck):
+        return observed, state
     mean = observed.mean.copy()
     mean[QUEUES] = np.where(stuck, 0, mean[QUEUES])
-    state = state._replace(queue=np.where(fresh, queue, state.queue), queue_level=level, queue_moved_at_s=moved_at_s)
     return observed._replace(mean=mean, stuck=stuck), state

@@ -48,7 +48,7 @@ def wishes(signals: Signals, observed: Observed, settings: Settings, current: Fl
     `current` [lanes] is what is asked for now. What is not fresh counts as 0 here, which can only make `up` smaller;
     `down` is believed by no one while it is so. A trigger that is on in no lane asks for nothing.
     """
-    ready = np.where(signals.ready >= 0, signals.ready, current)
+    ready = np.where(signals.ready >= 0.0, signals.ready, current)
     loads = _loads(observed, settings, signals.growth)
     each = _per(np.array(loads[:3]), ready)
     used = _utilization(each[0], observed, settings)
@@ -62,7 +62,7 @@ def wishes(signals: Signals, observed: Observed, settings: Settings, current: Fl
     )
     on: Flags = np.logical_or.reduce(settings.enabled, axis=1)
     _proportional(made, loads, each, used, observed, settings, ready, current)
-    if on[_LATENCIES].any():
+    if np.count_nonzero(on[_LATENCIES]):
         _latencies(made, observed, settings, ready, current)
     if on[Trigger.SCORE]:
         _score(made, used, observed, settings, ready, current)
@@ -85,7 +85,7 @@ def _loads(observed: Observed, settings: Settings, growth: Floats) -> _Loads:
     mean, drain_s = observed.mean, settings.drain_backlog_s
     rate_in, rate_out = mean[Kind.TOKENS_IN_PER_S], mean[Kind.TOKENS_OUT_PER_S]
     waiting_in, waiting_out = mean[Kind.WAITING_TOKENS_IN], mean[Kind.WAITING_TOKENS_OUT]
-    grown = np.where(growth > 0, growth, 1.0)
+    grown = np.where(growth > 0.0, growth, 1.0)
     drain_in, drain_out = waiting_in / drain_s, waiting_out / drain_s
     in_ = np.array([rate_in, rate_in + drain_in, rate_in * grown + drain_in, mean[-2] + drain_in])
     out = np.array([rate_out, rate_out + drain_out, rate_out * grown + drain_out, mean[-1] + drain_out])
@@ -136,7 +136,7 @@ def _proportional(
             waiting,
             ready * kv_cache,
             ready * gpu,
-            np.where(tokens, loads.rate, ready * np.where(tokens, 0, used)),
+            np.where(tokens, loads.rate, ready * np.where(tokens, 0.0, used)),
             loads.ahead,
         ]
     )
@@ -195,4 +195,4 @@ def _stepwise(made: Wishes, used: Floats, settings: Settings, ready: Floats, cur
 
 def _per(total: Floats, replicas: Floats) -> Floats:
     """Per replica; infinite where there is something for none."""
-    return np.divide(total, replicas, out=np.where(total > 0, np.inf, 0.0), where=replicas > 0)
+    return np.divide(total, replicas, out=np.where(total > 0.0, np.inf, 0.0), where=replicas > 0.0)

@@ -76,7 +76,7 @@ class Engine:
                     self._scale(fleet, desired, step)
             self.ready[step], self.starting[step], self.draining[step] = fleet.ready, fleet.starting, fleet.draining
             self.desired[step] = desired
-            self._serve(step, full * fleet.ready.astype(np.float64))
+            self._serve(step, np.multiply(full, fleet.ready))
         return Run(self.queues, self.ready, self.starting, self.draining, self.desired, self.crashed)
 
     def kv_used(self, edge: int) -> Floats:
@@ -104,7 +104,7 @@ class Engine:
     def _scale(self, fleet: Scaled, desired: Ints, step: int) -> None:
         serving, drain_s = fleet.ready.copy(), float(self._drain_s[step])
         drained = fleet.ask(desired, step=step, drain_s=drain_s, step_s=self.traffic.step_s)
-        if drained.any():
+        if np.count_nonzero(drained):
             drain_steps = round(drain_s / self.traffic.step_s)
             for queue in self.queues:
                 # Of a draining replica's requests those fail that began too late to end within the timeout.

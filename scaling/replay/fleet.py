@@ -61,7 +61,7 @@ class Scaled:
         """Start or release replicas; returns how many ready ones began to drain, [lanes]."""
         change = desired - self.ready - self.starting
         drained = np.zeros_like(change)
-        if not change.any():
+        if not np.count_nonzero(change):
             return drained
         more = np.flatnonzero(change > 0)
         if more.size:
@@ -107,7 +107,7 @@ class Scaled:
             taken = np.minimum(left, row[lanes])
             row[lanes] -= taken
             left -= taken
-            if not left.any():
+            if not np.count_nonzero(left):
                 break
         self.starting[lanes] -= number
         return number

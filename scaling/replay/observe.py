@@ -6,9 +6,12 @@ import numpy as np
 
 from scaling.capacity import Floats
 from scaling.overlay.signals import Kind, Signals
+from scaling.overlay.state import QUEUES
 from scaling.replay.engine import Engine, carried, tick_steps
 from scaling.replay.lanes import Lanes
 from scaling.replay.queue import Queue
+
+_RATES = slice(Kind.TOKENS_IN_PER_S, Kind.TOKENS_OUT_PER_S + 1)
 
 
 class Observer:
@@ -63,15 +66,11 @@ class Observer:
         live[: Kind.WAITING_TOKENS_OUT + 1] = 0.0
         served = np.zeros(self._lanes.count)
         for queue, per_work in zip(engine.queues, self._per_work, strict=True):
-            requests, tokens_in, tokens_out = per_work[at]
             done = queue.served[edge] - queue.served[since]
             counted = done if conditions.counted == "served" else queue.arrived[edge] - queue.arrived[since]
             waits = queue.arrived[edge] - queue.done[edge]
-            live[Kind.TOKENS_IN_PER_S] += counted * (tokens_in * per_s)
-            live[Kind.TOKENS_OUT_PER_S] += counted * (tokens_out * per_s)
-            live[Kind.WAITING_REQUESTS] += waits * requests
-            live[Kind.WAITING_TOKENS_IN] += waits * tokens_in
-            live[Kind.WAITING_TOKENS_OUT] += waits * tokens_out
+            live[_RATES] += counted * (per_work[at, 1:] * per_s)
+            live[QUEUES] += waits * per_work[at]
             served += done
         # Without a ready replica, what only replicas tell is missing.
         ready = np.where(engine.ready[at] > 0, engine.ready[at], np.nan)
@@ -80,7 +79,7 @@ class Observer:
         queued_s = (first.arrived[edge] - first.done[edge]) / (ready * knee.most)
         ttft_s = queued_s + np.interp(utilization, knee.utilization, knee.ttft_s)
         live[Kind.TTFT_P95_S] = ttft_s
-        requests, prompts, _ = self._per_work[0][at]
+        requests, prompts, _ = self._per_work[0][at, :, 0].tolist()
         if prompts > 0:
             live[Kind.TTFT_P95_S_PER_1K_PROMPT] = ttft_s * (1000 * requests / prompts)
         live[Kind.GPU_UTILIZATION] = np.minimum(utilization, 1.0)
@@ -90,10 +89,9 @@ class Observer:
             live[Kind.ITL_P95_S] = conditions.seconds_per_token
 
 
-def _per_work(queue: Queue) -> list[list[float]]:
-    """By step: requests, tokens in and tokens out of a replica-second of work; as last known where none came."""
+def _per_work(queue: Queue) -> Floats:
+    """[steps, 3, 1] requests, tokens in and tokens out of a replica-second of work; as last known where none came."""
     stream, known = queue.stream, queue.work > 0
     each = np.where(known, queue.work, 1.0)
     ratios = [carried(one / each, known) for one in (stream.requests, stream.tokens_in, stream.tokens_out)]
-    by_step: list[list[float]] = np.stack(ratios, axis=1).tolist()
-    return by_step
+    return np.stack(ratios, axis=1)[..., None]

@@ -77,7 +77,7 @@ class Queue:
 
     def _give_up(self, step: int, oldest: int) -> None:
         done, patient = self.done[step + 1], self.arrived[oldest]
-        if (patient > done).any():
+        if np.count_nonzero(patient > done):
             given_up = np.maximum(patient - done, 0.0)
             np.maximum(done, patient, out=done)
             self.dropped += given_up

