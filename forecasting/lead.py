@@ -26,6 +26,10 @@ NOTHING_GAINED = 0.98
 """A mixture that loses more than this share of what last value loses with the same margins has gained nothing."""
 
 
+NO_FORECAST_PAYS = "no forecast pays"
+"""How the reason of such a fit begins."""
+
+
 @dataclass
 class _Fit:
     then: dict[str, Parameters] = field(default_factory=dict)
@@ -156,5 +160,7 @@ def _verdict(combined: Combined, target: Target) -> str:
     if not last:
         return "last value was always right"
     if loss > NOTHING_GAINED * last:
-        return f"no forecast pays: pinball {loss:.4g} tokens/s, {loss / last:.2f} of last value's with the same margins"
+        return (
+            f"{NO_FORECAST_PAYS}: pinball {loss:.4g} tokens/s, {loss / last:.2f} of last value's with the same margins"
+        )
     return f"pinball {loss:.4g} tokens/s, {loss / last:.2f} of last value's with the same margins"

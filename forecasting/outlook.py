@@ -3,7 +3,7 @@ schedules beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,14 +53,16 @@ class _Trial:
     suited: bool = True
 
 
-def fit_outlook(view: View, at: Row, *, target: Target, timer: Callable[[], float]) -> tuple[Row, list[Row]]:
+def fit_outlook(
+    view: View, at: Row, *, target: Target, timer: Callable[[], float], candidates: Sequence[Model] = CANDIDATES
+) -> tuple[Row, list[Row]]:
     """A row of `floorcast.columns.FITS` for the outlook and one of `SCORES` for each candidate and the mixture.
 
     A candidate that crashes or returns something that is no forecast is disqualified with the error recorded.
     """
     began = timer()
     origins = backtest.origin_steps(view)
-    trials = [_try(model, view, origins, target, timer) for model in CANDIDATES]
+    trials = [_try(model, view, origins, target, timer) for model in candidates]
     weights, parameters = _weigh_and_fit(trials, view)
     if not weights:
         scores = [_score_row(at, trial, 0.0) for trial in trials]

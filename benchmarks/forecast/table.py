@@ -49,12 +49,12 @@ def render(
         _protocol(margin),
         METHODS,
         "## Headline",
-        _table(("figure", "value"), ((f"`{name}`", _figure(value)) for name, value in summary.items())),
+        table(("figure", "value"), ((f"`{name}`", figure(value)) for name, value in summary.items())),
         "The ratio for every form of margin, each against the alternative that is best with it:",
-        _table(
+        table(
             ("margin of the alternatives", "best alternative", "pinball ratio"),
             (
-                (FORMS[form], detail["best_alternative_by_margin"][form], _figure(ratio))
+                (FORMS[form], detail["best_alternative_by_margin"][form], figure(ratio))
                 for form, ratio in detail["pinball_ratio_by_margin"].items()
             ),
         ),
@@ -78,7 +78,7 @@ def render(
         parts += ["# The demo history", _demo(demo, detail["demo"])]
     if detail["left_out"]:
         reasons = ((name, why) for name, why in detail["left_out"].items())
-        parts += ["## Left out", _table(("class", "why"), reasons)]
+        parts += ["## Left out", table(("class", "why"), reasons)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -93,10 +93,10 @@ def _by_horizon(frame: pl.DataFrame, margin: str) -> list[str]:
 
 def _candidates(frame: pl.DataFrame) -> str:
     rows = (
-        (row["part"], row["candidate"], _figure(row["mean"]), _figure(row["greatest"]), str(row["led"]))
+        (row["part"], row["candidate"], figure(row["mean"]), figure(row["greatest"]), str(row["led"]))
         for row in candidates(frame).to_dicts()
     )
-    return _table(("window", "candidate", "mean weight", "greatest weight", "series in which it led"), rows)
+    return table(("window", "candidate", "mean weight", "greatest weight", "series in which it led"), rows)
 
 
 def _demo(frame: pl.DataFrame, detail: Mapping[str, Any]) -> str:
@@ -141,7 +141,7 @@ def _methods(figures: pl.DataFrame) -> str:
     columns = ["against_best"] + [f"{kind}_{level}" for kind in ("pinball", "share") for level in LEVELS]
     columns += ["wape", "point_wape", "mase", "bias", "seconds"]
     rows = figures.sort("against_best").to_dicts()
-    return _table(header, ((row["method"], *(_figure(row[name]) for name in columns)) for row in rows))
+    return table(header, ((row["method"], *(figure(row[name]) for name in columns)) for row in rows))
 
 
 def _classes(frame: pl.DataFrame, classes: Iterable[Mapping[str, Any]]) -> str:
@@ -157,14 +157,14 @@ def _classes(frame: pl.DataFrame, classes: Iterable[Mapping[str, Any]]) -> str:
             (
                 row["workload_class"],
                 row["metric"],
-                _figure(row["against_last_value"]),
-                _figure(row["against_best"]),
+                figure(row["against_last_value"]),
+                figure(row["against_best"]),
                 f"{own['mean_rate']:,.0f}",
                 f"{own['daily_share']:.2f}",
-                *map(_figure, figures),
+                *map(figure, figures),
             )
         )
-    return _table((*header, *levels), rows)
+    return table((*header, *levels), rows)
 
 
 def _by_class(frame: pl.DataFrame, margin: str) -> str:
@@ -173,17 +173,17 @@ def _by_class(frame: pl.DataFrame, margin: str) -> str:
         "method", index=list(SERIES), values="value"
     )
     names = wide.columns[2:]
-    rows = ((row[0], row[1], *map(_figure, row[2:])) for row in wide.sort(SERIES).rows())
-    return _table(("class", "metric", *names), rows)
+    rows = ((row[0], row[1], *map(figure, row[2:])) for row in wide.sort(SERIES).rows())
+    return table(("class", "metric", *names), rows)
 
 
-def _figure(value: float | None) -> str:
+def figure(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3f}"
 
 
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     names = list(header)
     lines = [names, ["---"] * len(names), *(list(row) for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

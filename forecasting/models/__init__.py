@@ -1,9 +1,10 @@
 """Candidate models, simplest first."""
 
 from forecasting.models.base import Model, Parameters
-from forecasting.models.fourier_arima import FOURIER_ARIMA, FOURIER_ARIMA_WEEK
+from forecasting.models.calendar_arima import CALENDAR_ARIMA
+from forecasting.models.fourier_arima import FOURIER_ARIMA
 from forecasting.models.mstl_arima import MSTL_ARIMA_DAY, MSTL_ARIMA_WEEK
-from forecasting.models.mstl_ets import MSTL_ETS_DAY, MSTL_ETS_WEEK
+from forecasting.models.mstl_ets import MSTL_ETS_DAY
 from forecasting.models.naive import (
     DAY_AVERAGE,
     LAST_VALUE,
@@ -21,11 +22,10 @@ CANDIDATES: tuple[Model, ...] = (
     SEASONAL_NAIVE_WEEK,
     SEASONAL_AVERAGE_WEEK,
     MSTL_ETS_DAY,
-    MSTL_ETS_WEEK,
     MSTL_ARIMA_DAY,
     MSTL_ARIMA_WEEK,
     FOURIER_ARIMA,
-    FOURIER_ARIMA_WEEK,
+    CALENDAR_ARIMA,
 )
 
 BY_NAME: dict[str, Model] = {model.name: model for model in CANDIDATES}

@@ -1,4 +1,4 @@
-"""AutoARIMA with Fourier terms of the day and the week as regressors, on a log scale (statsforecast does the fit)."""
+"""AutoARIMA with Fourier terms of the day as regressors, on a log scale (statsforecast does the fit)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from forecasting.cleaning import fill_missing
 from forecasting.models.arma import Arma, search
-from forecasting.models.base import DAY, WEEK, IntArray, Parameters, ahead_of, carried, lacks_history
+from forecasting.models.base import DAY, IntArray, Parameters, ahead_of, carried, lacks_history
 from forecasting.models.logscale import from_log, log_offset, to_log
 from forecasting.series import FloatArray, View
 
@@ -60,4 +60,3 @@ class FourierArima:
 
 
 FOURIER_ARIMA = FourierArima("fourier_arima", ((DAY, 5),), history=7 * DAY, needs=3 * DAY)
-FOURIER_ARIMA_WEEK = FourierArima("fourier_arima_week", ((DAY, 5), (WEEK, 3)), history=28 * DAY, needs=2 * WEEK)

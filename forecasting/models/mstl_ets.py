@@ -9,7 +9,7 @@ import numpy as np
 from forecasting.models.base import IntArray, Parameters, ahead_of, lacks_history
 from forecasting.models.ets import Smoothing
 from forecasting.models.logscale import from_log, log_offset, to_log
-from forecasting.models.seasonal import DAILY, WEEKLY, Seasons
+from forecasting.models.seasonal import DAILY, Seasons
 from forecasting.series import FloatArray, View
 
 
@@ -46,4 +46,3 @@ class MstlEts:
 
 
 MSTL_ETS_DAY = MstlEts("mstl_ets_day", DAILY)
-MSTL_ETS_WEEK = MstlEts("mstl_ets_week", WEEKLY)

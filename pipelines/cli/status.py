@@ -48,8 +48,8 @@ def register(app: typer.Typer) -> None:
 
 def gather(project: Project, now: datetime) -> dict[str, Any]:
     """Publication and its floors due now by pool, what each publisher last did, settings that were tuned, how far each
-    source is read, demand and fits by class (with every one that is configured), what of it changed under the newest
-    forecasts, drift of the last days, all findings, and the last runs.
+    source is read, demand and fits by class (with every one that is configured), those in which no forecast pays, what
+    of the demand changed under the newest forecasts, drift of the last days, all findings, and the last runs.
 
     Raises NotFoundError where there is no store.
     """
@@ -104,6 +104,7 @@ def gather(project: Project, now: datetime) -> dict[str, Any]:
             for source in project.config.sources
         ],
         "classes": _classes(project.config, extent, fits, now),
+        "no_forecast_pays": _unpaid(project.config, fits),
         "outdated_forecasts": outdated.to_dicts(),
         "drift": _drift(drift, fits, now),
         "rejected_rows": dict(rejects["reason"].value_counts().sort("reason").iter_rows()),
@@ -135,6 +136,23 @@ def _classes(config: Config, extent: _Rows, fits: _Rows, now: datetime) -> _Rows
         sides = {f"model_{side}": models.get((name, f"tokens_{side}")) for side in ("in", "out")}
         rows.append({**row, "age_s": age, **sides})
     return rows
+
+
+def _unpaid(config: Config, fits: _Rows) -> _Rows:
+    """Of each series in which no forecast pays, what the fit of its lead window found."""
+    from forecasting.lead import NO_FORECAST_PAYS
+
+    prefix = f"{NO_FORECAST_PAYS}: "
+    return [
+        {
+            "workload_class": fit["workload_class"],
+            "metric": fit["metric"],
+            "fitted": fit["cutoff"],
+            "found": fit["reason"].removeprefix(prefix).partition(";")[0],
+        }
+        for fit in sorted(fits, key=lambda fit: (fit["workload_class"], fit["metric"]))
+        if fit["horizon"] == "lead" and fit["reason"].startswith(prefix) and fit["workload_class"] in config.classes
+    ]
 
 
 def _drift(drift: _Rows, fits: _Rows, now: datetime) -> _Rows:

@@ -33,6 +33,8 @@ def say_status(found: dict[str, Any], project: Project, now: datetime) -> None:
     _say_sources(found)
     say()
     _say_classes(found)
+    if found["no_forecast_pays"]:
+        _say_unpaid(found)
     if found["outdated_forecasts"]:
         _say_outdated(found, project.config.step)
     if found["drift"]:
@@ -85,6 +87,17 @@ def _say_classes(found: dict[str, Any]) -> None:
                 row["model_out"] or "-",
             )
             for row in found["classes"]
+        ),
+    )
+
+
+def _say_unpaid(found: dict[str, Any]) -> None:
+    say("\nno forecast pays here, as last value with the same margins loses as little; see `floorcast backtest`:")
+    say_table(
+        ("class", "metric", "loss of the floor's quantile within the lead window", "fitted"),
+        (
+            (row["workload_class"], row["metric"], row["found"], _clock(row["fitted"]))
+            for row in found["no_forecast_pays"]
         ),
     )
 
