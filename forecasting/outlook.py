@@ -54,15 +54,16 @@ class _Trial:
 
 
 def fit_outlook(
-    view: View, at: Row, *, target: Target, timer: Callable[[], float], candidates: Sequence[Model] = CANDIDATES
+    view: View, at: Row, *, target: Target, timer: Callable[[], float], candidates: Sequence[Model] | None = None
 ) -> tuple[Row, list[Row]]:
     """A row of `floorcast.columns.FITS` for the outlook and one of `SCORES` for each candidate and the mixture.
 
-    A candidate that crashes or returns something that is no forecast is disqualified with the error recorded.
+    `candidates` are `CANDIDATES` unless given. One that crashes or returns something that is no forecast is
+    disqualified with the error recorded.
     """
     began = timer()
     origins = backtest.origin_steps(view)
-    trials = [_try(model, view, origins, target, timer) for model in candidates]
+    trials = [_try(model, view, origins, target, timer) for model in candidates or CANDIDATES]
     weights, parameters = _weigh_and_fit(trials, view)
     if not weights:
         scores = [_score_row(at, trial, 0.0) for trial in trials]
