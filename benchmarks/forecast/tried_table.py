@@ -27,6 +27,7 @@ def sections(found: Mapping[str, Sequence[Row]]) -> str:
         [
             pl.DataFrame(list(rows), infer_schema_length=None).with_columns(data=pl.lit(data))
             for data, rows in found.items()
+            if rows
         ],
         how="diagonal_relaxed",
     )
@@ -39,7 +40,8 @@ def sections(found: Mapping[str, Sequence[Row]]) -> str:
         "series and in the best and the worst of them. Seconds are of one fit. The lead window's are the greatest rate "
         "of the next 20 minutes over the last four days; the outlook's the point forecasts day ahead, fitted four days "
         "before the end. Events and holidays are no regressors: they are taken out of what models see, and put on "
-        "their forecasts. Added is what lowers the loss in sum by half a percent on one data set and raises it on none.",
+        "their forecasts. Added is what lowers the loss in sum by half a percent on one data set and raises it on "
+        "none.",
         _changes(frame.filter(pl.col("left_out").is_null(), pl.col("window") != "says")),
         "## What each one kept is worth",
         "The same of the product's own candidates where they had weight: by how much the mixture's loss is higher with "
