@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pipelines.backtest import Backtest
 
 _COLUMNS = (
-    *("class", "metric", "within", "WAPE", "last, seasonal", "MASE", "bias", "covers"),
-    *("pinball", "x last", "x seasonal", "better on"),
+    *("class", "tokens", "within", "WAPE", "last, seasonal", "MASE", "bias", "covers"),
+    *("pinball", "x last", "x seasonal", "days"),
 )
 _SPANS = {
     "lead": "lead window: the greatest rate within it, which a floor due now must cover",
@@ -97,7 +97,7 @@ def _say(done: Backtest, project: Project) -> None:
 def _row(one: Judged, project: Project) -> Sequence[object]:
     lead = project.config.class_lead_steps(one.workload_class) * project.config.step
     within = format_duration(lead) if one.span == "lead" else "24h"
-    head = (one.workload_class, one.metric, within)
+    head = (one.workload_class, one.metric.removeprefix("tokens_"), within)
     if not one.figures:
         return (*head, *("-" for _ in _COLUMNS[len(head) :]))
     ours, last, seasonal = one.figures
@@ -107,10 +107,10 @@ def _row(one: Judged, project: Project) -> Sequence[object]:
         f"{_share(last.wape)}, {_share(seasonal.wape)}",
         "-" if ours.mase is None else f"{ours.mase:.2f}",
         "-" if ours.bias is None else f"{ours.bias:+.1%}",
-        f"{100 * ours.covered:.1f} of {100 * one.quantile:g}%",
+        f"{100 * ours.covered:.1f}/{100 * one.quantile:g}%",
         f"{ours.pinball:,.0f}" if ours.pinball >= 100 else f"{ours.pinball:.3g}",
         *(f"{ours.pinball / each.pinball:.2f}" if each.pinball else "-" for each in (last, seasonal)),
-        f"{one.days_better} of {one.days} days",
+        f"{one.days_better}/{one.days}",
     )
 
 

@@ -41,7 +41,7 @@ def test_a_person_reads_tables_and_verdicts(main, published):
     assert lines[0] == "forecasts of the last 1d to 2026-11-16 09:00 UTC, made again each from what came before it"
     rows = [line.split() for line in lines if line.startswith("code ")]
     assert [row[:3] for row in rows] == [
-        ["code", metric, within] for within in ("3h", "24h") for metric in ("tokens_in", "tokens_out")
+        ["code", metric, within] for within in ("3h", "24h") for metric in ("in", "out")
     ]
     # WAPE of floorcast is in the fourth column, shares with one place.
     assert all(re.fullmatch(r"\d+\.\d%", row[3]) for row in rows)
