@@ -52,7 +52,8 @@ def test_a_cycle_on_two_weeks_gives_forecasts_floors_and_pages(example: Example,
 
 def test_through_the_windows_in_which_every_client_reads_zero_no_floor_falls(example: Example) -> None:
     """Models fitted before the first of them. At the beginning of each run of zeros a schedule is published, and
-    another after its first and its last window; none may ask for less at any time than the one before the zeros did.
+    another after its last window, of the longest run after its first too; none may ask for less at any time than the
+    one before the zeros did.
     """
     project = example("servegen/m-small.yaml")
     run_stage("ingest", CYCLE["ingest"], project, MIDNIGHT + timedelta(days=14))
@@ -63,9 +64,11 @@ def test_through_the_windows_in_which_every_client_reads_zero_no_floor_falls(exa
     found = outage_steps(demand, step=STEP)["step_start"].to_list()
     assert set(silent) <= set(found)
     run_stage("fit", CYCLE["fit"], project, MIDNIGHT + timedelta(days=7))
-    for run in _runs(silent):
+    runs = _runs(silent)
+    longest = max(runs, key=len)
+    for run in runs:
         before = _published(project, run[0])
-        for step in sorted({run[0], run[-1]}):
+        for step in sorted({run[0], run[-1]} if run is longest else {run[-1]}):
             during = _published(project, step + STEP)
             for pool, floors in _floors(during).items():
                 reference = _floors(before)[pool]

@@ -75,6 +75,14 @@ def test_a_new_replica_counts_from_zero_in_the_interval_before_it_was_seen() -> 
     assert minutes(old, new) == {0: (60, 1), 1: (72, 1), 2: (120, 1), 3: (120, 1)}
 
 
+def test_a_new_replica_first_seen_late_is_counted_once_in_the_interval_before_it_was_seen() -> None:
+    """Begun at 1:30 and unseen until 2:15, when it had counted 45: the 30 of the second minute are told in the third,
+    which reads 30 too much, and the sum is the 240 + 150 of both replicas."""
+    found = minutes(series(line(0, 240)), series(line(135, 240, value=45), counter=2))
+    assert found == {0: (60, 1), 1: (60, 1), 2: (60 + 45 + 45, 1), 3: (120, 1)}
+    assert sum(count for count, _ in found.values()) == 240 + 150
+
+
 def test_a_new_replica_of_an_idle_class_is_vouched_for_by_the_others() -> None:
     other, new = series(line(0, 240), name="code"), series(line(120, 240, value=12), counter=2)
     assert minutes(other, new) == {1: (12, 0.25), 2: (60, 1), 3: (60, 1)}

@@ -153,11 +153,11 @@ def gate(prometheus: str) -> Iterator[Gate]:
         thread.join()
 
 
-def test_killed_at_twenty_moments_an_ingest_resumes_to_what_an_undisturbed_one_stores(
+def test_killed_at_many_moments_an_ingest_resumes_to_what_an_undisturbed_one_stores(
     tmp_path: Path, world: Any, prometheus: str, gate: Gate
 ) -> None:
-    """Each is killed some of the 36 chunks on: in turn while it waits for the server, and while it goes on."""
-    keys = {"history": "1d", "chunk": "40m"}
+    """Each is killed some of the 24 chunks on: in turn while it waits for the server, and while it goes on."""
+    keys = {"history": "16h", "chunk": "40m"}
     undisturbed = make_project(tmp_path / "undisturbed", prometheus, **keys)
     live(undisturbed, world.end)
     project = make_project(tmp_path / "killed", gate.url, **keys)
@@ -166,7 +166,7 @@ def test_killed_at_twenty_moments_an_ingest_resumes_to_what_an_undisturbed_one_s
     processes.set_forkserver_preload(["pipelines.stages.ingest"])
     moments = random.Random(20)
     marks: dict[bool, list[datetime | None]] = {True: [], False: []}
-    for waits in [True, False] * 10:
+    for waits in [True, False] * 5:
         gate.reached.clear()
         gate.opened.clear()
         # A run looks back first (up to 20 requests); a chunk is 12. Those that wait have stored one to three new ones.
@@ -185,7 +185,7 @@ def test_killed_at_twenty_moments_an_ingest_resumes_to_what_an_undisturbed_one_s
             marks[waits].append(stored(project)[1])
     for seen in ([mark for mark in of_kind if mark is not None] for of_kind in marks.values()):
         assert seen == sorted(seen), "a watermark never goes back"
-        assert len(set(seen)) >= 5, "what was read before is stored"
+        assert len(set(seen)) >= 4, "what was read before is stored"
         assert seen[-1] < stored(undisturbed)[1]
     command = [FLOORCAST, "ingest", "--config", project.file, "--now", world.end.isoformat(), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -194,10 +194,10 @@ def test_killed_at_twenty_moments_an_ingest_resumes_to_what_an_undisturbed_one_s
 
 
 def test_a_server_that_is_gone_fails_the_ingest_and_loses_nothing(tmp_path: Path, world: Any, prometheus: str) -> None:
-    project = make_project(tmp_path, prometheus)
+    project = make_project(tmp_path, prometheus, history="6h")
     live(project, world.end - timedelta(hours=7))
     before = stored(project)
-    gone = make_project(tmp_path, "http://127.0.0.1:9", timeout="1s")
+    gone = make_project(tmp_path, "http://127.0.0.1:9", history="6h", timeout="1s")
     command = [FLOORCAST, "ingest", "--config", gone.file, "--now", world.end.isoformat()]
     failed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert failed.returncode == 3
