@@ -37,6 +37,9 @@ _waits_s: ContextVar[float] = ContextVar("waits_s", default=_READER_WAITS_S)
 
 _in_process: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
 
+_left: dict[Path, tuple[int, int, int] | None] = {}
+"""Each file as this process left it. One that is still so need not be looked at again before it is opened to write."""
+
 Value = str | int | float | datetime | list[str] | None
 
 
@@ -152,6 +155,7 @@ def open_store(path: Path, *, wait_s: float | None = None) -> Iterator[Store]:
             yield Store(path, connection)
         finally:
             connection.close()
+            _left[path] = _seal(path)
     finally:
         _in_process[path].release()
 
@@ -161,10 +165,10 @@ def _open(path: Path) -> duckdb.DuckDBPyConnection:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(path.parent, os.W_OK | os.X_OK, effective_ids=True):
             raise _unwritable(path, "the folder is not writable")
-        if path.exists():
-            _refuse_foreign(path)
-        else:
+        if not path.exists():
             _create(path)
+        elif (seal := _seal(path)) is None or seal != _left.get(path):
+            _refuse_foreign(path)
         connection = _connect(path)
         try:
             migrate(connection, load_migrations(), where=str(path))
@@ -172,6 +176,17 @@ def _open(path: Path) -> duckdb.DuckDBPyConnection:
             connection.close()
             raise
         return connection
+
+
+def _seal(path: Path) -> tuple[int, int, int] | None:
+    """What changes when a file is replaced or written to; None where it cannot be told, as beside a
+    write-ahead log."""
+    try:
+        found = path.stat()
+        alone = not _wal(path).exists()
+    except OSError:
+        return None
+    return (found.st_ino, found.st_mtime_ns, found.st_size) if alone else None
 
 
 def _refuse_foreign(path: Path) -> None:

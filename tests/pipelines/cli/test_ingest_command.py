@@ -77,11 +77,12 @@ def shown_on(terminal):
     return content.decode()
 
 
-def test_a_bar_is_drawn_on_a_terminal_and_nowhere_else(project, main):
+def test_a_bar_is_drawn_on_a_terminal_and_nowhere_else(project):
     text = project.file.read_text()
     project.file.write_text(text[: text.index("sources:")] + SOURCE + text[text.index("pools:") :])
     command = [Path(sys.executable).with_name("floorcast"), "ingest", "--now", AT]
-    assert main("ingest", "--now", AT, cwd=project.base).err == ""
+    piped = subprocess.run(command, cwd=project.base, capture_output=True, text=True, check=True)
+    assert piped.stderr == ""
     master, slave = pty.openpty()
     environment = os.environ | {"TERM": "xterm"}
     with subprocess.Popen(command, cwd=project.base, stdout=subprocess.PIPE, stderr=slave, env=environment) as process:

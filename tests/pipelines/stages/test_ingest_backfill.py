@@ -396,6 +396,7 @@ def test_a_backfill_killed_at_any_moment_is_run_again(gateway, requests):
         assert outside(after, span).equals(outside(before, span))
     assert any(0 < number < steps for number in changed), "one was killed midway"
     assert changed == sorted(changed)
-    ingest(gateway, NOW, interval=span)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("backfill: ")
     assert (stored(gateway)["tokens_in"] != before["tokens_in"]).sum() == steps
     assert marks(gateway) == {("chat", span.start + n * STEP) for n in range(steps)}
