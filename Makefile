@@ -31,7 +31,7 @@ demo: setup
 
 # Pages are tested in a real browser; a machine without one skips those tests and says so.
 test: setup
-	$(BIN)/pytest --numprocesses=2 --dist=loadfile
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 check: setup
 	$(BIN)/ruff check .
