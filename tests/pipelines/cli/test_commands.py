@@ -26,6 +26,7 @@ COMMANDS = (
     "whatif",
     "status",
     "calibrate",
+    "backtest",
     "replay",
     "tune",
     "cost",
