@@ -77,9 +77,9 @@ def backtest(
     left_out: dict[str, str] = {}
     for name in classes:
         mine = [one for (workload_class, _), one in series.items() if workload_class == name]
-        lacks = {_lacks(one, start) for one in mine} - {None} if mine else {"no demand of it is stored"}
+        lacks = [why for one in mine if (why := _lacks(one, start))] if mine else ["no demand of it is stored"]
         if lacks:
-            left_out[name] = str(lacks.pop())
+            left_out[name] = lacks[0]
         else:
             jobs += [_job(project, one, start) for one in mine]
     if not jobs:

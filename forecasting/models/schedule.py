@@ -54,7 +54,8 @@ class Schedule:
         return f"silent in {silent:.1%} of the steps; a schedule is in {SILENT_SHARE:.0%} to {1 - ON_SHARE:.0%}"
 
     def fit(self, view: View) -> Parameters:
-        """The quantiles of each step of the season, counted from the epoch: (steps, levels)."""
+        """The quantiles of each step of the season, counted from the epoch: (steps, levels); those of all rates where a
+        step was never observed."""
         season, width = view.steps_in(self.season), max(AROUND // view.step, 1)
         values, first = view.values, view.first_index % season
         seasons = -(-(first + len(values)) // season)
@@ -67,6 +68,9 @@ class Schedule:
         rates = near.transpose(1, 0, 2).reshape(season, -1)
         weights = np.where(np.isfinite(near), weight, 0.0).transpose(1, 0, 2).reshape(season, -1)
         table = _weighted_quantiles(rates, weights)
+        unseen = ~weights.any(axis=1)
+        if unseen.any():  # missing is not silent: what no season shows may be like any other time
+            table[unseen] = _weighted_quantiles(rates.reshape(1, -1), weights.reshape(1, -1))
         return {"quantiles": [[float(f"{rate:.{DIGITS}g}") for rate in row] for row in table.tolist()]}
 
     def quantiles(self, parameters: Parameters, view: View, places: IntArray) -> FloatArray:
@@ -84,8 +88,8 @@ SCHEDULES = (SCHEDULE_DAY, SCHEDULE_WEEK)
 
 
 def _weighted_quantiles(rates: FloatArray, weights: FloatArray) -> FloatArray:
-    """[rows, levels]: the least rate that, with those under it, holds the share of the row's weight; 0 where there is
-    none."""
+    """[rows, levels]: the least rate that, with those under it, holds the share of the weight; means nothing where
+    there is none."""
     order = np.argsort(rates, axis=1)  # NaN sorts last, with no weight
     rates = np.nan_to_num(np.take_along_axis(rates, order, axis=1))
     reached = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)

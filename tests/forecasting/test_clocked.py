@@ -91,6 +91,18 @@ def test_a_schedule_of_the_week_knows_the_weekend(make_series: Make) -> None:
         assert saturday or not ahead[5].any()
 
 
+def test_a_time_of_day_that_was_never_observed_is_not_taken_to_be_silent(make_series: Make) -> None:
+    """On for the first half of the day and never observed from 03:00 to 06:00: of the 84 steps seen 36 were on."""
+    day = np.where(np.arange(DAY_STEPS) < 48, 1000.0, 0.0)
+    day[12:24] = np.nan
+    series = make_series(np.tile(day, 10))
+    table = np.array(SCHEDULE_DAY.fit(series.view(series.end))["quantiles"])
+    assert (table[14:22] == table[14]).all()
+    assert table[14, AT_50] == 0
+    assert table[14, AT_90] == 1000
+    assert not table[60].any()
+
+
 @pytest.mark.parametrize("silent", [0.0, 0.05, 0.99])
 def test_a_class_that_is_nearly_always_on_or_idle_is_no_schedule(silent: float, make_series: Make) -> None:
     values = np.where(np.random.default_rng(7).uniform(size=20 * DAY_STEPS) < silent, 0.0, 100.0)
