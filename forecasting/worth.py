@@ -128,6 +128,8 @@ def _verdict(
     ratio: float | None, better: int, days: int, best: str, ours: Figures, quantile: float
 ) -> tuple[Worth, str]:
     against = best.replace("_", " ")
+    if ratio is None and ours.pinball > 0:
+        return "does_not_pay", f"does not pay: {against} was always right"
     if ratio is None:
         return "even", f"{against} was always right"
     loses = f"loses {ratio:.2f} of what {against} loses"

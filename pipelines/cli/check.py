@@ -18,7 +18,7 @@ from pipelines.stages.common import count
 NEEDS = (
     (timedelta(days=42) / 2, "all models"),
     (timedelta(days=3) * 1.5, "daily models; a weekly shape needs three weeks"),
-    (timedelta(0), "last value only; a daily shape needs three days"),
+    (timedelta(0), "last value only; a daily shape needs four and a half days"),
 )
 """What a history of at least so long lets a backtest use, whose candidates see two thirds of it."""
 
@@ -226,7 +226,7 @@ def _say_sql(source: dict[str, Any]) -> None:
 
 def _say_unused(source: dict[str, Any]) -> None:
     for reason, rows in source["rejected"].items():
-        say(f"  rejected {rows:,} rows: {reason}, e.g. {source['examples'].get(reason, '')}")
+        say(f"  rejected {count(rows, 'row')}: {reason}, e.g. {source['examples'].get(reason, '')}")
     if source["ahead"]:
         newest = f"the newest {_clock(source['newest_ahead'])}" if source["newest_ahead"] else "by more than a month"
         say(f"  {count(source['ahead'], 'row')} stamped after now, {newest}: not read")

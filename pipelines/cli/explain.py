@@ -187,6 +187,7 @@ def find(
     """
     from pipelines.cli.published import published_by
     from pipelines.publishers.schedule import floor_due
+    from pipelines.replay import named_pools
     from store.connection import open_store
     from store.floors import read_floors
     from store.forecasts import read_forecast
@@ -194,7 +195,13 @@ def find(
     if not project.store_path.exists():
         raise NotFoundError("no database yet", where=str(project.store_path), remedy="run `floorcast cycle` first")
     with open_store(project.store_path) as store:
-        record = published_by(store, min(asked, now), option="--at" if asked < now else "--now")
+        try:
+            record = published_by(store, min(asked, now), option="--at" if asked < now else "--now")
+        except NotFoundError:
+            # Perhaps only the name is wrong; a pool of an older publication need not be configured any more.
+            if pool not in project.config.pools:
+                named_pools(project, [pool])
+            raise
         rows = read_floors(store, record.run_id)
         forecasts = read_forecast(store, at=record.issued_at)
     schedule = FloorSchedule.model_validate_json(record.schedule)

@@ -118,3 +118,5 @@ def test_nothing_to_judge_is_told(series):
 def test_a_naive_forecast_that_is_always_right_cannot_be_beaten(series):
     got = judge_rolled(series, rolled([500] * 3, [(500, 500)] * 3, last=[500] * 3, seasonal=[0] * 3), quantile=0.9)
     assert (got.worth, got.ratio, got.why.split(";")[0]) == ("even", None, "last value was always right")
+    missed = judge_rolled(series, rolled([500] * 3, [(500, 400)] * 3, last=[500] * 3, seasonal=[0] * 3), quantile=0.9)
+    assert (missed.worth, missed.why.split(";")[0]) == ("does_not_pay", "does not pay: last value was always right")

@@ -96,6 +96,7 @@ def test_a_zone_is_understood_and_shown(main, published, reconfigure):
         (("chat-70b", "--at", "2026-11-17T09:00"), "from 2026-11-16T09:00:00Z to before 2026-11-16T21:00:00Z"),
         (("chat-70b", "--at", "2026-11-16T08:00"), "nothing was published by 2026-11-16T08:00:00Z"),
         (("chat-70b", "--at", "2026-11-16T08:00"), "version 1, issued 2026-11-16T09:00:00Z: give --at 2026-11-16T09:"),
+        (("chat-7b", "--at", "2026-11-16T08:00"), "no pool chat-7b that classes are planned on"),
         (("chat-70b", "--now", "2026-11-16T08:00"), "give --now 2026-11-16T09:00:00Z or later"),
     ],
 )
