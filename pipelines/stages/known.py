@@ -53,13 +53,15 @@ class Known:
             return demand
         frames = []
         for (name,), rows in demand.partition_by("workload_class", as_dict=True).items():
-            seconds = pl.col("observed_fraction") * self.own[str(name), Metric.TOKENS_IN].step.total_seconds()
-            rates = {
-                metric.value: pl.Series(_rates_at(self.own[str(name), metric], rows["step_start"])).fill_nan(None)
-                * seconds
-                for metric in Metric
-            }
-            frames.append(rows.with_columns(**rates) if name in changed else rows)
+            if name in changed:
+                seconds = pl.col("observed_fraction") * self.own[str(name), Metric.TOKENS_IN].step.total_seconds()
+                rates = {
+                    metric.value: pl.Series(_rates_at(self.own[str(name), metric], rows["step_start"])).fill_nan(None)
+                    * seconds
+                    for metric in Metric
+                }
+                rows = rows.with_columns(**rates)  # noqa: PLW2901 - as they would have been
+            frames.append(rows)
         return pl.concat(frames)
 
     def changes(self, start: datetime) -> pl.DataFrame:
