@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
 import pytest
 
-from floorcast.columns import DEMAND, FORECASTS, QUANTILE_COLUMNS, QUANTILE_LEVELS, conform
+from floorcast.columns import DEMAND, FORECASTS, QUANTILE_COLUMNS, QUANTILE_LEVELS, conform, empty
 from floorcast.config import Config
 from floorcast.types import FloorSchedule, FloorWindow, PoolSchedule, Reason
+from scaling.floors import plan
+from scaling.recompute import recompute
 
 NOW = datetime(2026, 11, 30, 8, 50, tzinfo=UTC)
 STEP = timedelta(minutes=5)
@@ -117,6 +119,21 @@ def _schedule(floors: list[int], *, start: datetime, pool: str = "main", step: t
     )
 
 
+def _floors(
+    config: Config, forecasts: pl.DataFrame, published: FloorSchedule | None = None
+) -> tuple[dict[str, list[int]], dict[str, Reason]]:
+    """Floors by pool as planned without a history, and each pool's first reason; all of them recompute."""
+    made = plan(config, now=NOW, forecasts=forecasts, history=empty(DEMAND), published=published).floors
+    floors, reasons = {}, {}
+    for name, pool in config.pools.items():
+        rows = made.filter(pool=name)
+        floors[name] = rows["min_replicas"].to_list()
+        explained = [Reason.model_validate_json(text) for text in rows["reason"]]
+        assert [recompute(reason, pool.settings) for reason in explained] == floors[name]
+        reasons[name] = explained[0]
+    return floors, reasons
+
+
 @pytest.fixture(scope="session")
 def now() -> datetime:
     return NOW
@@ -138,5 +155,16 @@ def make_history() -> Callable[..., pl.DataFrame]:
 
 
 @pytest.fixture(scope="session")
+def idle_before() -> Callable[[Iterable[str]], pl.DataFrame]:
+    """`idle_before(names)`: a history in which nothing came for a while before now, so that nothing waits."""
+    return lambda names: _history({name: {NOW - (1 + i) * STEP: 0.0 for i in range(40)} for name in names})
+
+
+@pytest.fixture(scope="session")
 def make_schedule() -> Callable[..., FloorSchedule]:
     return _schedule
+
+
+@pytest.fixture(scope="session")
+def floors_of() -> Callable[..., tuple[dict[str, list[int]], dict[str, Reason]]]:
+    return _floors
