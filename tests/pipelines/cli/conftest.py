@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 
 import pytest
 
+from floorcast.errors import StoreError
 from pipelines.cli.main import main as cli_main
 from pipelines.prefect_settings import QUIET
+from pipelines.project import Project
 
 BIN = Path(sys.executable).parent
 STARTUP_S = 120
@@ -138,3 +141,67 @@ def cycled(_blank: Path, tmp_path_factory: pytest.TempPathFactory, floorcast: Ca
     """The folder and output of a project's very first cycle, on a Prefect server of its own."""
     folder = shutil.copytree(_blank, tmp_path_factory.mktemp("cycled") / "project")
     return folder, floorcast("cycle", "--now", "2026-11-16T09:20", cwd=folder)
+
+
+def _swap(folder: Path, old: str, new: str) -> None:
+    file = folder / "floorcast.yaml"
+    text = file.read_text()
+    assert text.count(old) == 1, old
+    file.write_text(text.replace(old, new))
+
+
+def _bytes_of(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="session")
+def swap() -> Callable[[Path, str, str], None]:
+    """`swap(folder, old, new)` replaces text that the configuration holds once."""
+    return _swap
+
+
+@pytest.fixture(scope="session")
+def bytes_of() -> Callable[[Path], dict[str, bytes]]:
+    """`bytes_of(folder)` gives the content of each file in it."""
+    return _bytes_of
+
+
+@pytest.fixture
+def refused(main: Callable[..., Ran], published: Project, dump: Callable[[Project], dict[str, Any]]) -> Any:
+    """`refused(change, *words, code=..., says=...)` damages a published project, runs the command, and sees that the
+    error names what is to be named and that nothing stored or published moved.
+
+    `change` is a function of the project's folder, or which texts of its configuration to replace by what.
+    """
+
+    def stored() -> dict[str, Any]:
+        return {table: rows for table, rows in dump(published).items() if table != "runs"}
+
+    def run(change: dict[str, str] | Callable[[Path], object], *words: str, code: int, says: tuple[str, ...]) -> None:
+        if isinstance(change, dict):
+            for old, new in change.items():
+                _swap(published.base, old, new)
+        else:
+            change(published.base)
+        before = _bytes_of(published.base)
+        rows = None if code == StoreError.exit_code else stored()
+        ran = main(*words, "--now", "2026-11-16T09:00", cwd=published.base)
+        assert ran.code == code, ran.err
+        assert ran.out == ""
+        assert ran.err.startswith("error: ")
+        assert "\n  remedy: " in ran.err
+        assert "Traceback" not in ran.err
+        for text in says:
+            assert text in ran.err
+        after = _bytes_of(published.base)
+        if rows is None:
+            assert after == before
+        else:
+            # A stage that failed is on record; all else that is stored stays.
+            assert stored() == rows
+            name = str(published.store_path)
+            assert {path: data for path, data in after.items() if path != name} == {
+                path: data for path, data in before.items() if path != name
+            }
+
+    return run
