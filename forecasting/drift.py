@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 import polars as pl
-from scipy.stats import binom
+import scipy
 
 from floorcast.columns import DRIFT
 from floorcast.units import format_duration
@@ -130,7 +130,7 @@ def _coverage_lost(
     """Lead windows of neighbouring origins overlap: only one in `overlap` counts as a trial of its own."""
     covered = int((actual <= bound * (1 + SLIGHT)).sum())
     trials = len(actual) // overlap
-    lucky = binom.cdf(-(-covered * trials // len(actual)), trials, quantile)
+    lucky = scipy.stats.binom.cdf(-(-covered * trials // len(actual)), trials, quantile)
     return Drift("coverage_lost", covered / len(actual), quantile, span) if lucky < CHANCE else None
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import polars as pl
-from scipy.stats import CensoredData, ecdf
+import scipy
 
 from floorcast.config import Config
 from floorcast.replica import MeasuredStartup, StartupMeasure
@@ -62,6 +62,6 @@ def _at(startups: pl.DataFrame, measure: StartupMeasure, at: datetime) -> Measur
 def quantile(seconds: np.ndarray, censored: np.ndarray) -> float:
     """The p90 of times of which the `censored` are only known to be longer: the first at which the product-limit
     estimate (Kaplan and Meier, 1958) says that nine in ten have ended, or the longest where it never does."""
-    estimate = ecdf(CensoredData.right_censored(seconds, censored)).cdf
+    estimate = scipy.stats.ecdf(scipy.stats.CensoredData.right_censored(seconds, censored)).cdf
     reached = np.nonzero(estimate.probabilities >= _LEVEL - 1e-9)[0]
     return float(estimate.quantiles[reached[0]] if reached.size else seconds.max())

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.signal import lfilter
-from statsforecast.models import AutoARIMA
+import scipy
 
 from forecasting.models.base import IntArray
 from forecasting.series import FloatArray
@@ -45,7 +44,9 @@ class Arma:
         """
         z = values - self.mean
         lags = len(self.ar) - 1
-        errors = np.concatenate([np.zeros(lags), lfilter([1.0], self.ma, np.convolve(z, self.ar)[lags : len(z)])])
+        errors = np.concatenate(
+            [np.zeros(lags), scipy.signal.lfilter([1.0], self.ma, np.convolve(z, self.ar)[lags : len(z)])]
+        )
         size = max(len(self.ar), len(self.ma)) - 1
         if not size:
             return np.full((len(origins), horizon), self.mean)
@@ -59,7 +60,7 @@ class Arma:
                 known = at >= 0
                 lag = place + 1 + back
                 state[:, place] += np.where(known, ma[lag] * errors[at] - ar[lag] * z[at], 0.0)
-        ahead, _ = lfilter(ma, ar, np.zeros((len(origins), horizon)), axis=1, zi=state)
+        ahead, _ = scipy.signal.lfilter(ma, ar, np.zeros((len(origins), horizon)), axis=1, zi=state)
         paths: FloatArray = ahead + self.mean
         return paths
 
@@ -77,6 +78,8 @@ def _invertible(ma: FloatArray) -> FloatArray:
 
 def search(values: FloatArray) -> tuple[list[int], dict[str, float]]:
     """The order (p, d, q) and coefficients that AutoARIMA finds."""
+    from statsforecast.models import AutoARIMA  # noqa: PLC0415 - takes a second, and only fits need it
+
     model = AutoARIMA(season_length=1, seasonal=False, max_d=1, max_p=3, max_q=2, approximation=True, allowdrift=False)
     with warnings.catch_warnings():
         # The search warns of each order whose optimisation stopped early; the orders that won are judged by the

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.signal import lfilter
-from statsforecast.models import AutoETS
+import scipy
 
 from forecasting.models.base import IntArray
 from forecasting.series import FloatArray
@@ -24,6 +23,8 @@ class Smoothing:
     @classmethod
     def fitted(cls, values: FloatArray) -> Smoothing:
         """The additive form without a season that AutoETS finds best."""
+        from statsforecast.models import AutoETS  # noqa: PLC0415 - takes a second, and only fits need it
+
         ets = AutoETS(season_length=1, model="AZN").fit(values).model_
         alpha, beta, _, phi = (None if np.isnan(x) else float(x) for x in ets["par"][:4])
         if len(ets["par"]) - 4 < 2:  # a level and no trend
@@ -48,7 +49,7 @@ class Smoothing:
             return paths
         # Without a trend the level moves at observed steps only, and the recursion is a filter of these.
         keep = 1.0 - self.alpha
-        observed, _ = lfilter([self.alpha], [1.0, -keep], values[: origins[-1]][known], zi=[keep * first])
+        observed, _ = scipy.signal.lfilter([self.alpha], [1.0, -keep], values[: origins[-1]][known], zi=[keep * first])
         counts = np.concatenate([[0], np.cumsum(known)])[origins]
         return np.repeat(np.concatenate([[first], observed])[counts, None], horizon, axis=1)
 

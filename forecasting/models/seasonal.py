@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
-from statsforecast.models import MSTL, AutoETS
 
 from forecasting.cleaning import fill_missing
 from forecasting.models.base import DAY, HOUR, WEEK, IntArray
@@ -39,6 +38,8 @@ class Seasons:
         return found
 
     def _shape(self, view: View, filled: FloatArray) -> FloatArray:
+        from statsforecast.models import MSTL, AutoETS  # noqa: PLC0415 - takes a second, and only fits need it
+
         per_cell = view.steps_in(self.grid) if self.grid and self.grid > view.step else 1
         lead_in = -view.first_index % per_cell
         cells = filled[lead_in:]

@@ -39,11 +39,10 @@ def register(app: typer.Typer) -> None:
         Example:
           floorcast cycle --config floorcast.yaml --now 2026-11-30T08:50
         """
+        done = run(project_of(config, data), now_or(now))
         from pipelines.stages.plan import PlanResult
         from pipelines.stages.publish import PublishResult
 
-        project = project_of(config, data)
-        done = run(project, now_or(now))
         published = [one.result for one in done.runs if isinstance(one.result, PublishResult)]
         if as_json:
             say_json(document(done))

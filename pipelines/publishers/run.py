@@ -31,7 +31,6 @@ from floorcast.units import format_duration, format_time
 from pipelines.publishers.aws import write_aws
 from pipelines.publishers.cron import write_cron
 from pipelines.publishers.dynamo import DynamoPlanner
-from pipelines.publishers.kubernetes import Kubernetes
 from pipelines.publishers.manifests import short_reason
 from pipelines.publishers.outcome import ALL_POOLS, AT_FAULT, Did, Outcome, Publisher, Wanted
 from pipelines.publishers.record import ours_of, read_record, record_outcomes
@@ -74,6 +73,8 @@ def live_publisher(entry: LivePublisher, config: Config, *, ours: Mapping[str, i
         case DynamoPublisher():
             return DynamoPlanner(entry, config, ours=ours)
         case KubernetesPublisher():
+            from pipelines.publishers.kubernetes import Kubernetes  # noqa: PLC0415 - its client takes long
+
             return Kubernetes(entry, config)
         case _:
             raise PublishError(

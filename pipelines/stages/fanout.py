@@ -139,7 +139,8 @@ def _kind(request: Request) -> tuple[float, int, int]:
 def _in_processes(work: Callable[[J], R], jobs: dict[int, J]) -> Iterator[tuple[int, R]]:
     # Forking this process would copy the threads' locks of polars and DuckDB; a fork server starts clean.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pipelines.stages.fanout"])
+    # What only fits and forecasts import, when they begin: here once for all workers.
+    context.set_forkserver_preload(["pipelines.stages.fanout", "scipy.signal", "statsforecast.models"])
     workers = min(os.cpu_count() or 1, len(jobs))
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker) as pool:
         places: dict[Future[R], int] = {pool.submit(work, job): place for place, job in jobs.items()}

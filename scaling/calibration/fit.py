@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
-from scipy.optimize import nnls
+import scipy
 
 Role = Literal["unified", "prefill", "decode"]
 Combine = Literal["max", "sum"]
@@ -81,7 +81,7 @@ def fit_edges(edges: Sequence[Edge], *, role: Role, combine: Combine | None = No
     most = rates.max(axis=0)
     highest = _by_sides(rates)
     # Scaled, so that both unknowns are near 1.
-    per_capacity, _ = nnls(rates / most, np.ones(len(rates)))
+    per_capacity, _ = scipy.optimize.nnls(rates / most, np.ones(len(rates)))
     if (per_capacity <= 0).any():
         return highest
     summed = _fitted(most / per_capacity, rates, "sum")

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import block_diag
+import scipy
 
 from floorcast.errors import FloorcastError
 from scaling.capacity import Floats
@@ -193,14 +192,14 @@ def _solve(group: Group, blocks: Blocks, give: Floats, *, exact: bool) -> Floats
         filled = high.copy()
         filled[np.isnan(high)] = np.concatenate([blocks.room[block], blocks.most[block]])
         highs.append(filled)
-    found = milp(
+    found = scipy.optimize.milp(
         costs.ravel(),
-        constraints=LinearConstraint(
-            block_diag([rows for rows, _, _ in matrices], format="csc"),
+        constraints=scipy.optimize.LinearConstraint(
+            scipy.sparse.block_diag([rows for rows, _, _ in matrices], format="csc"),
             np.concatenate([low for _, low, _ in matrices]),
             np.concatenate(highs),
         ),
-        bounds=Bounds(lower.ravel(), upper.ravel()),
+        bounds=scipy.optimize.Bounds(lower.ravel(), upper.ravel()),
         integrality=np.tile(np.arange(lower.shape[1]) < count, number) * exact,
         options={"node_limit": _NODES} if exact else {},
     )
