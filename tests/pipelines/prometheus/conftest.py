@@ -19,9 +19,11 @@ import httpx
 import numpy as np
 import polars as pl
 import pytest
+import yaml
 
 from floorcast.source import PrometheusSource
 from floorcast.workload import WorkloadClass
+from pipelines.project import Project, load_project
 
 DAY0 = datetime(2025, 3, 4, tzinfo=UTC)
 DAYS_S = 2 * 86_400
@@ -357,6 +359,32 @@ def classes() -> dict[str, WorkloadClass]:
     models = {"chat": "llama-70b", "steady": "qwen-8b", "idle": "idle-model", "weird": WEIRD, "mixed": "mixed-model"}
     models |= {"nan": "nan-model", "absent": "no-such-model"}
     return {name: WorkloadClass(pools=("pool",), match={"model_name": model}) for name, model in models.items()}
+
+
+POOL = {
+    "gpu": {"type": "H100"},
+    "capacity": {"prefill_tokens_per_s": 5000, "decode_tokens_per_s": 2500},
+    "startup": {"p90": "4m"},
+    "bounds": {"min": 1, "max": 40},
+}
+
+
+@pytest.fixture(scope="session")
+def write_project() -> Callable[..., Project]:
+    """`write_project(folder, {class: model}, url=..., **keys)`: a source of these keys, and a pool for all classes."""
+
+    def write(folder: Path, models: dict[str, str], **keys: Any) -> Project:
+        config = {
+            "sources": [{"name": "prod", "kind": "prometheus"} | keys],
+            "pools": {"pool": POOL},
+            "classes": {name: {"pools": ["pool"], "match": {"model_name": model}} for name, model in models.items()},
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "floorcast.yaml"
+        file.write_text(yaml.safe_dump(config))
+        return load_project(file, environment={})
+
+    return write
 
 
 MakeSource = Callable[..., PrometheusSource]

@@ -10,10 +10,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-import yaml
 from polars.testing import assert_frame_equal
 
-from pipelines.project import Project, load_project
+from pipelines.project import Project
 from pipelines.stages.ingest import ingest
 from pipelines.stages.reading import Interval
 from store.connection import open_store
@@ -26,23 +25,11 @@ HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
 @pytest.fixture(params=["prometheus", "victoria_metrics"])
-def project(tmp_path: Path, request: pytest.FixtureRequest) -> Project:
-    pool = {
-        "gpu": {"type": "H100"},
-        "capacity": {"prefill_tokens_per_s": 5000, "decode_tokens_per_s": 2500},
-        "startup": {"p90": "4m"},
-        "bounds": {"min": 1, "max": 40},
-    }
+def project(tmp_path: Path, request: pytest.FixtureRequest, write_project: Any) -> Project:
     url = request.getfixturevalue(request.param)
     models = {"chat": "llama-70b", "steady": "qwen-8b"}
-    config = {
-        "sources": [{"name": "prod", "kind": "prometheus", "url": url, "history": "20h", "chunk": "3h"}],
-        "pools": {"pool": pool},
-        "classes": {name: {"pools": ["pool"], "match": {"model_name": model}} for name, model in models.items()},
-    }
-    file = tmp_path / "floorcast.yaml"
-    file.write_text(yaml.safe_dump(config))
-    return load_project(file, environment={})
+    project: Project = write_project(tmp_path, models, url=url, history="20h", chunk="3h")
+    return project
 
 
 @pytest.fixture

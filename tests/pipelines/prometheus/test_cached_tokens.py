@@ -8,9 +8,7 @@ from typing import Any
 import httpx
 import polars as pl
 import pytest
-import yaml
 
-from pipelines.project import load_project
 from pipelines.sources.prometheus.counters import SAMPLES, per_minute, to_cached, to_demand
 from pipelines.stages.ingest import ingest
 from store.cached_tokens import read_cached_tokens
@@ -20,12 +18,6 @@ from store.demand import read_demand
 HOUR, STEP = timedelta(hours=1), timedelta(minutes=5)
 T0 = datetime(2025, 3, 4, tzinfo=UTC)
 END = T0 + HOUR
-POOL = {
-    "gpu": {"type": "H100"},
-    "capacity": {"prefill_tokens_per_s": 5000, "decode_tokens_per_s": 2500},
-    "startup": {"p90": "4m"},
-    "bounds": {"min": 1, "max": 40},
-}
 VLLM = {"vllm:prompt_tokens_total": 100, "vllm:generation_tokens_total": 40}
 
 
@@ -36,7 +28,7 @@ def url(tmp_path_factory, tools):
 
 
 @pytest.fixture
-def shares(tmp_path, url):
+def shares(tmp_path, url, write_project):
     """`shares({name{labels}: rate}, preset)` of one model: pushed, ingested, and its cached share by step."""
 
     def run(series: dict[str, float], *, preset: str = "vllm", since: dict[str, int] | None = None, **source: Any):
@@ -48,15 +40,7 @@ def shares(tmp_path, url):
             lines += [f"{head} {rate * t} {round(T0.timestamp() + t) * 1000}" for t in range(first, 3615, 15)]
         httpx.post(f"{url}/api/v1/import/prometheus", content="\n".join(lines) + "\n").raise_for_status()
         httpx.get(f"{url}/internal/force_flush").raise_for_status()
-        config = {
-            "sources": [
-                {"name": "prod", "kind": "prometheus", "url": url, "preset": preset, "history": "1h", **source}
-            ],
-            "pools": {"pool": POOL},
-            "classes": {"chat": {"pools": ["pool"], "match": {"model_name": tmp_path.name}}},
-        }
-        (tmp_path / "floorcast.yaml").write_text(yaml.safe_dump(config))
-        project = load_project(tmp_path / "floorcast.yaml", environment={})
+        project = write_project(tmp_path, {"chat": tmp_path.name}, url=url, preset=preset, history="1h", **source)
         ingest(project, END)
         with open_store(project.store_path) as store:
             cached, demand = read_cached_tokens(store, start=T0, end=END), read_demand(store, start=T0, end=END)

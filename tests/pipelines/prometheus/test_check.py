@@ -25,21 +25,9 @@ MODELS = {"chat": "llama-70b", "steady": "qwen-8b", "absent": "no-such-model"}
 
 
 @pytest.fixture
-def command(tmp_path: Path, world: Any, prometheus: str) -> list[str]:
-    pool = {
-        "gpu": {"type": "H100"},
-        "capacity": {"prefill_tokens_per_s": 5000, "decode_tokens_per_s": 2500},
-        "startup": {"p90": "4m"},
-        "bounds": {"min": 1, "max": 40},
-    }
-    source = {"name": "prod", "kind": "prometheus", "url": prometheus.replace("//", "//me:s3cret@"), "history": "3d"}
-    config = {
-        "sources": [source],
-        "pools": {"pool": pool},
-        "classes": {name: {"pools": ["pool"], "match": {"model_name": model}} for name, model in MODELS.items()},
-    }
-    (tmp_path / "floorcast.yaml").write_text(yaml.safe_dump(config))
-    return [str(FLOORCAST), "check", "--config", str(tmp_path / "floorcast.yaml"), "--now", world.end.isoformat()]
+def command(tmp_path: Path, world: Any, prometheus: str, write_project: Any) -> list[str]:
+    project = write_project(tmp_path, MODELS, url=prometheus.replace("//", "//me:s3cret@"), history="3d")
+    return [str(FLOORCAST), "check", "--config", str(project.file), "--now", world.end.isoformat()]
 
 
 def on_terminal(command: list[str], columns: int) -> list[str]:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,10 +19,9 @@ from typing import Any
 import httpx
 import polars as pl
 import pytest
-import yaml
 from polars.testing import assert_frame_equal
 
-from pipelines.project import Project, load_project
+from pipelines.project import Project
 from pipelines.stages.ingest import IngestResult, ingest
 from store.connection import open_store
 from store.demand import read_demand
@@ -34,23 +33,11 @@ FLOORCAST = Path(sys.executable).with_name("floorcast")
 MODELS = {"chat": "llama-70b", "steady": "qwen-8b", "idle": "idle-model"}
 
 
-def make_project(folder: Path, url: str, **keys: Any) -> Project:
-    pool = {
-        "gpu": {"type": "H100"},
-        "capacity": {"prefill_tokens_per_s": 5000, "decode_tokens_per_s": 2500},
-        "startup": {"p90": "4m"},
-        "bounds": {"min": 1, "max": 40},
-    }
-    config = {
-        "horizon": "6h",
-        "sources": [{"name": "prod", "kind": "prometheus", "url": url, "history": "3d", "chunk": "3h"} | keys],
-        "pools": {"pool": pool},
-        "classes": {name: {"pools": ["pool"], "match": {"model_name": model}} for name, model in MODELS.items()},
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "floorcast.yaml"
-    file.write_text(yaml.safe_dump(config))
-    return load_project(file, environment={})
+@pytest.fixture(scope="session")
+def make_project(write_project: Any) -> Callable[..., Project]:
+    """`make_project(folder, url, **source)`."""
+    usual = {"history": "3d", "chunk": "3h"}
+    return lambda folder, url, **keys: write_project(folder, MODELS, url=url, **usual | keys)
 
 
 def stored(project: Project) -> tuple[pl.DataFrame, datetime | None]:
@@ -64,7 +51,9 @@ def live(project: Project, now: datetime) -> Any:
     return result.sources[0]
 
 
-def test_an_ingest_goes_on_where_the_last_one_stopped(tmp_path: Path, world: Any, prometheus: str) -> None:
+def test_an_ingest_goes_on_where_the_last_one_stopped(
+    tmp_path: Path, world: Any, prometheus: str, make_project: Any
+) -> None:
     at_once = make_project(tmp_path / "at-once", prometheus)
     live(at_once, world.end)
     in_parts = make_project(tmp_path / "in-parts", prometheus)
@@ -76,7 +65,9 @@ def test_an_ingest_goes_on_where_the_last_one_stopped(tmp_path: Path, world: Any
         assert ours.equals(other) if isinstance(ours, pl.DataFrame) else ours == other
 
 
-def test_late_data_reopen_the_steps_that_are_young_enough(tmp_path: Path, world: Any, prometheus: str) -> None:
+def test_late_data_reopen_the_steps_that_are_young_enough(
+    tmp_path: Path, world: Any, prometheus: str, make_project: Any
+) -> None:
     project = make_project(tmp_path, prometheus)
     now = world.end - timedelta(hours=7)
     live(project, now)
@@ -92,7 +83,7 @@ def test_late_data_reopen_the_steps_that_are_young_enough(tmp_path: Path, world:
 
 
 def test_the_newest_step_waits_until_each_replica_was_scraped_after_it(
-    tmp_path: Path, world: Any, prometheus: str
+    tmp_path: Path, world: Any, prometheus: str, make_project: Any
 ) -> None:
     """Seconds after a step's end some replicas have been scraped and some have not."""
     project = make_project(tmp_path, prometheus, history="1h")
@@ -154,7 +145,7 @@ def gate(prometheus: str) -> Iterator[Gate]:
 
 
 def test_killed_at_many_moments_an_ingest_resumes_to_what_an_undisturbed_one_stores(
-    tmp_path: Path, world: Any, prometheus: str, gate: Gate
+    tmp_path: Path, world: Any, prometheus: str, gate: Gate, make_project: Any
 ) -> None:
     """Each is killed some of the 24 chunks on: in turn while it waits for the server, and while it goes on."""
     keys = {"history": "16h", "chunk": "40m"}
@@ -193,7 +184,9 @@ def test_killed_at_many_moments_an_ingest_resumes_to_what_an_undisturbed_one_sto
     assert_frame_equal(stored(project)[0], stored(undisturbed)[0])
 
 
-def test_a_server_that_is_gone_fails_the_ingest_and_loses_nothing(tmp_path: Path, world: Any, prometheus: str) -> None:
+def test_a_server_that_is_gone_fails_the_ingest_and_loses_nothing(
+    tmp_path: Path, world: Any, prometheus: str, make_project: Any
+) -> None:
     project = make_project(tmp_path, prometheus, history="6h")
     live(project, world.end - timedelta(hours=7))
     before = stored(project)

@@ -12,9 +12,8 @@ from typing import Any
 import httpx
 import polars as pl
 import pytest
-import yaml
 
-from pipelines.project import Project, load_project
+from pipelines.project import Project
 from pipelines.stages.ingest import ingest
 from store.connection import open_store
 from store.demand import read_demand
@@ -29,25 +28,12 @@ Ask = Callable[..., Project]
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Ask:
+def ask(tmp_path: Path, write_project: Ask) -> Ask:
     """The same project, asking the server at `url` for the classes' models."""
 
     def make(url: str, **models: str) -> Project:
-        pool = {
-            "gpu": {"type": "H100"},
-            "capacity": {"prefill_tokens_per_s": 5000, "decode_tokens_per_s": 2500},
-            "startup": {"p90": "4m"},
-            "bounds": {"min": 1, "max": 40},
-        }
         models = {"chat": "llama-70b", "steady": "qwen-8b"} | models
-        config = {
-            "sources": [{"name": "prod", "kind": "prometheus", "url": url, "history": "5h", "chunk": "3h"}],
-            "pools": {"pool": pool},
-            "classes": {name: {"pools": ["pool"], "match": {"model_name": model}} for name, model in models.items()},
-        }
-        file = tmp_path / "floorcast.yaml"
-        file.write_text(yaml.safe_dump(config))
-        return load_project(file, environment={})
+        return write_project(tmp_path, models, url=url, history="5h", chunk="3h")
 
     return make
 

@@ -56,28 +56,13 @@ def push(tmp_path: Path, url: str) -> Push:
 
 
 @pytest.fixture
-def ask(tmp_path: Path, url: str) -> Callable[..., Project]:
+def ask(tmp_path: Path, url: str, write_project: Callable[..., Project]) -> Callable[..., Project]:
     """The project, with the model of each class."""
 
     def make(*, source: dict[str, Any] | None = None, **models: str) -> Project:
-        pool = {
-            "gpu": {"type": "H100"},
-            "capacity": {"prefill_tokens_per_s": 5000, "decode_tokens_per_s": 2500},
-            "startup": {"p90": "4m"},
-            "bounds": {"min": 1, "max": 40},
-        }
-        keys = {"name": "prod", "kind": "prometheus", "url": url, "history": "6h", "chunk": "2h"}
-        config = {
-            "sources": [keys | (source or {})],
-            "pools": {"pool": pool},
-            "classes": {
-                name: {"pools": ["pool"], "match": {"model_name": f"{tmp_path.name}-{model}"}}
-                for name, model in models.items()
-            },
-        }
-        file = tmp_path / "floorcast.yaml"
-        file.write_text(yaml.safe_dump(config))
-        return load_project(file, environment={})
+        keys = {"url": url, "history": "6h", "chunk": "2h"}
+        ours = {name: f"{tmp_path.name}-{model}" for name, model in models.items()}
+        return write_project(tmp_path, ours, **keys | (source or {}))
 
     return make
 

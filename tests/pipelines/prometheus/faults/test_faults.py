@@ -11,11 +11,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-import yaml
 from polars.testing import assert_frame_equal
 
 from floorcast.errors import ConfigError, DataError, FloorcastError
-from pipelines.project import load_project
 from pipelines.sources.prometheus import Chunk, import_prometheus
 from pipelines.sources.prometheus.client import PrometheusClient
 
@@ -169,7 +167,7 @@ def test_thanos_and_victoria_metrics_are_asked_for_all_or_nothing(proxy: Any, as
 
 
 def test_paths_of_credentials_are_relative_to_the_configuration(
-    proxy: Any, certificates: Any, tmp_path: Path, world: Any
+    proxy: Any, certificates: Any, tmp_path: Path, world: Any, write_project: Any
 ) -> None:
     folder = tmp_path / "etc"
     folder.mkdir()
@@ -177,17 +175,8 @@ def test_paths_of_credentials_are_relative_to_the_configuration(
     for name in ("ca", "cert", "key"):
         (folder / f"{name}.pem").write_bytes(Path(getattr(certificates, name)).read_bytes())
     tls = {name: f"{name}.pem" for name in ("ca", "cert", "key")}
-    source = {"name": "prod", "kind": "prometheus", "url": proxy.url, "bearer_token_file": "token", "tls": tls}
-    file = folder / "floorcast.yaml"
-    pool = {
-        "gpu": {"type": "H100"},
-        "capacity": {"prefill_tokens_per_s": 5000, "decode_tokens_per_s": 2500},
-        "startup": {"p90": "4m"},
-        "bounds": {"min": 1, "max": 40},
-    }
-    one = {"pools": ["pool"], "match": {"model_name": "m"}}
-    file.write_text(yaml.safe_dump({"pools": {"pool": pool}, "classes": {"chat": one}, "sources": [source]}))
-    [anchored] = load_project(file, environment={}).config.sources
+    project = write_project(folder, {"chat": "m"}, url=proxy.url, bearer_token_file="token", tls=tls)
+    [anchored] = project.config.sources
     with PrometheusClient(anchored, attempts=1) as client:
         client.samples(SELECTOR, end=world.start + STEP, span=STEP)
     assert b"authorization: bearer from-beside" in proxy.requests[0].lower()
