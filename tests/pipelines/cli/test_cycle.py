@@ -1,21 +1,28 @@
-"""`floorcast cycle` as users run it: the Prefect flow, its failures, and what it leaves."""
+"""`floorcast cycle` as users run it: the Prefect flow, its failures, its death at any moment, and what it leaves."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from pipelines.project import load_project
 from pipelines.publishers.schedule import read_schedule
-from pipelines.stages.runner import CYCLE
+from pipelines.stages.runner import CYCLE, run_stage
 from store.connection import open_store
 from store.runs import list_runs
+
+MOMENTS_S = ((0.0, 0.6), (0.7, 1.2), (1.3, 1.8))
+"""Windows after the first stage began. With fits that stand, the seven stages take about two seconds."""
 
 
 @pytest.fixture
@@ -129,6 +136,67 @@ def test_a_cycle_that_cannot_publish_ends_and_leaves_the_publication(again, floo
         states = dict(list_runs(store, limit=5).select("kind", "status").iter_rows())
     assert states == {"ingest": "succeeded", "fit": "succeeded", "forecast": "succeeded", "plan": "succeeded",
                       "publish": "failed"}  # fmt: skip
+
+
+class Watcher(threading.Thread):
+    """Reads schedule.json over and over, as a consumer does."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path, self.seen, self.over = path, [], threading.Event()
+
+    def run(self):
+        while not self.over.wait(0.002):
+            document = json.loads(self.path.read_text())
+            version = (document["version"], document["issued_at"], len(document["pools"]))
+            if version not in self.seen:
+                self.seen.append(version)
+
+
+def changed(path, since):
+    """Whether the database was written to: its log is there, or it is another file than before."""
+    return path.with_name(f"{path.name}.wal").exists() or path.stat().st_mtime_ns != since
+
+
+def test_killed_at_any_moment_a_cycle_leaves_what_an_undisturbed_one_leaves(
+    published, start, prefect_server, dump, now
+):
+    """A clean run after it finds nothing lost, doubled or half-written."""
+    project = published
+    calm = shutil.copytree(project.base, project.base.with_name("calm"))
+    calm = load_project(calm / "floorcast.yaml", environment={})
+    later = now.replace(hour=10)
+    for name, stage in CYCLE.items():
+        run_stage(name, stage, calm, later)
+
+    watcher = Watcher(project.output / "schedule.json")
+    watcher.start()
+    moments, codes = random.Random(7), []
+    try:
+        for low, high in MOMENTS_S:
+            before = project.store_path.stat().st_mtime_ns
+            process = start("cycle", "--now", "2026-11-16T10:00", cwd=project.base, **prefect_server)
+            while process.poll() is None and not changed(project.store_path, before):
+                time.sleep(0.005)
+            time.sleep(moments.uniform(low, high))
+            process.kill()
+            _, err = process.communicate(timeout=30)
+            codes.append((process.returncode, err))
+            assert read_schedule(project.output / "schedule.json").version in (1, 2)
+        clean = start("cycle", "--now", "2026-11-16T10:00", cwd=project.base, **prefect_server)
+        _, err = clean.communicate(timeout=120)
+    finally:
+        watcher.over.set()
+        watcher.join()
+    assert (clean.returncode, err) == (0, "")
+    killed = [code for code, _ in codes].count(-signal.SIGKILL)
+    assert killed >= 2, codes
+    assert watcher.seen == [(1, "2026-11-16T09:00:00Z", 2), (2, "2026-11-16T10:00:00Z", 2)]
+    assert dump(project) == dump(calm)
+    for name in ("schedule.json", "schedules/v000002.json", "keda/chat-70b.yaml", "hpa/code-8b.yaml"):
+        assert (project.output / name).read_bytes() == (calm.output / name).read_bytes(), name
+    kept = [path.name for path in sorted((project.output / "schedules").iterdir())]
+    assert [name for name in kept if name.startswith("v")] == ["v000001.json", "v000002.json"]
 
 
 def test_an_output_that_is_a_file_is_refused_before_prefect_starts(project, floorcast):
