@@ -4,7 +4,7 @@ A frame of samples has the columns of `SAMPLES`. Groups keep their order through
 last bit each time. A *counter* is one number that one process counts; a *series* is what
 one scraper stored of it under one metric name, so a counter may have several series, at once or one after another.
 
-- A value that drops began anew from zero: the new value is the increment.
+- A value that drops, by more than a server's rounding, began anew from zero: the new value is the increment.
 - A counter first seen while others were being scraped is a new replica's: it began at zero one scrape interval before.
   One first seen when nothing had been scraped just before may be of any age: its first value is only a reference.
 - Such a count from zero is believed only where some replica of its class was ever seen counting that fast; one whose
@@ -54,6 +54,9 @@ AT_ONCE = 1.5
 SLOWEST = timedelta(minutes=5)
 """What lies further apart was not scraped so on purpose, unless `scrape_interval` says so: Prometheus itself forgets a
 sample that old."""
+_ROUNDING = 1e-12
+"""Of a value. VictoriaMetrics keeps some 15 decimal digits of a fraction, more or fewer by the block that it is in, so
+that one that stands still may seem to fall."""
 _MINUTE_MS = 60_000
 _KEY = ["workload_class", "metric"]
 
@@ -211,7 +214,7 @@ def _judged(spans: pl.DataFrame) -> pl.DataFrame:
     """Spans with `count`, null where the span was not observed."""
     width, limit = pl.col("t") - pl.col("t0"), pl.col("interval") * GAP_INTERVALS
     risen = pl.col("value") - pl.col("value0")
-    fell = risen < 0
+    fell = risen < -_ROUNDING * pl.col("value0")
     anew = pl.col("born") | fell
     rate = (risen / width).filter(~anew & (width <= limit)).max()
     # An old counter of a quiet class may be within what a busy one counts. A process that was seen to begin anew may
@@ -219,7 +222,7 @@ def _judged(spans: pl.DataFrame) -> pl.DataFrame:
     reset = fell & (pl.col("value") <= pl.col("value0") / 2)
     fastest = pl.when(reset).then(rate.over("metric")).otherwise(rate.over(_KEY))
     believed = ~anew | (pl.col("value") <= fastest * limit).fill_null(value=False)
-    count = pl.when((width <= limit) & believed).then(pl.when(fell).then("value").otherwise(risen))
+    count = pl.when((width <= limit) & believed).then(pl.when(fell).then("value").otherwise(risen.clip(lower_bound=0)))
     return spans.with_columns(count=count).filter(pl.col("count").is_not_null() | ~pl.col("born"))
 
 

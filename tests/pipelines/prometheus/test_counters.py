@@ -70,6 +70,11 @@ def test_after_a_reset_the_new_value_is_the_increment() -> None:
     assert minutes(series([*line(0, 60), (75, 9), (90, 24)])) == {0: (60, 1), 1: (24, 0.5)}
 
 
+def test_a_value_that_falls_by_a_rounding_stands_still() -> None:
+    """Kept as a little less than 30.1 the second time; as a count from zero it would be 30.1 more."""
+    assert minutes(series([*line(0, 30), (45, 30.1), (60, 30.1 - 2e-14)])) == {0: (30.1, 1)}
+
+
 def test_a_new_replica_counts_from_zero_in_the_interval_before_it_was_seen() -> None:
     old, new = series(line(0, 240)), series(line(120, 240, value=12), counter=2)
     assert minutes(old, new) == {0: (60, 1), 1: (72, 1), 2: (120, 1), 3: (120, 1)}
