@@ -29,9 +29,11 @@ debian-venv:
 demo: setup
 	$(BIN)/floorcast demo --dir demo
 
-# Pages are tested in a real browser; a machine without one skips those tests and says so.
+# Pages are tested in a real browser; a machine without one skips those tests and says so. Many tests wait for servers:
+# a third process keeps two cores busy. Hundreds of commands are started, none of which should compile everything anew.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: setup
-	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 check: setup
 	$(BIN)/ruff check .
