@@ -123,10 +123,13 @@ class Lookahead(Section):
         "the clock",
     )
     fade: Duration = Field(default=timedelta(days=6), description="time in which the weight of a moment falls by e")
+    alike: Duration = Field(
+        default=timedelta(hours=3), description="how many last hours past days are compared by, to count more if alike"
+    )
 
     @model_validator(mode="after")
     def _timed(self) -> Self:
-        for key, value in (("around", self.around), ("fade", self.fade)):
+        for key, value in (("around", self.around), ("fade", self.fade), ("alike", self.alike)):
             if not value:
                 raise PydanticCustomError(
                     "no_time", "{key} is 0", {"key": key, "at": (key,), "hint": "use at least one minute"}

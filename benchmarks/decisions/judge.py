@@ -15,14 +15,14 @@ from floorcast.errors import DataError
 from scaling.replay.clairvoyant import CLAIRVOYANT, clairvoyant
 from scaling.replay.front import cost_at
 
-OVERLAY, FLOORS, FLOORCAST = "overlay", "floors", "floorcast"
-"""The overlay alone, floors above it whether or not they pay, and whichever of the two the gate picks."""
+OVERLAY, FORECAST, FLOORCAST = "overlay", "forecast", "floorcast"
+"""The overlay alone, led by the forecast whether or not that pays, and whichever of the two the gate picks."""
 OTHERS = ("last_value", "seasonal_naive", "managed")
 TUNED_DAYS, JUDGED_DAYS = 8, 4
 MISSED = -1.0
 """The gap closed where the overlay keeps the promise and what the gate picked does not, at no setting."""
 _FINE = 42
-_UTILIZATIONS = {OVERLAY: (0.08, 1.3), FLOORS: (0.2, 1.6)}
+_UTILIZATIONS = {OVERLAY: (0.08, 1.3), FORECAST: (0.2, 1.6)}
 """Swept alike at every startup. Bursts from next to nothing leave an overlay alone no other way to keep a promise than
 to idle at a few per cent."""
 _MARGINS = np.linspace(-0.9, 1.5, 9)
@@ -43,10 +43,10 @@ def judge(task: Task) -> Judged:
     judged = max(len(task.load) - JUDGED_DAYS * MINUTES_PER_DAY, len(task.load) // 2)
     # A forecast needs a day, and one more to have something to go by.
     begin = max(judged - TUNED_DAYS * MINUTES_PER_DAY, 2 * MINUTES_PER_DAY)
-    sweeps = {policy == FLOORS: utilizations for policy, utilizations in _UTILIZATIONS.items()}
+    sweeps = {policy == FORECAST: utilizations for policy, utilizations in _UTILIZATIONS.items()}
     found = tune(task, utilizations=sweeps, first=begin if begin < judged else 0, last=judged)
-    tuned = {OVERLAY: found[False], FLOORS: found[True]}
-    told = gate(tuned[FLOORS], tuned[OVERLAY], np.random.default_rng(0))
+    tuned = {OVERLAY: found[False], FORECAST: found[True]}
+    told = gate(tuned[FORECAST], tuned[OVERLAY], np.random.default_rng(0))
     lanes = [
         Lane(policy, tuned[policy].variant, utilization)
         for policy, utilizations in _UTILIZATIONS.items()
@@ -54,7 +54,7 @@ def judge(task: Task) -> Judged:
     ]
     lanes += _others(task, tuned[OVERLAY])
     result = run(task, lanes, first=judged, last=len(task.load))
-    picked = FLOORS if told.opened else OVERLAY
+    picked = FORECAST if told.opened else OVERLAY
     figures = with_pick(result.figures.with_columns(policy=pl.Series([lane.policy for lane in lanes])), picked)
     paths = with_pick(_named(result.paths(), lanes, task), picked)
     costs = dict(cost_at(figures, ON_TIME).iter_rows())
@@ -112,7 +112,7 @@ def _row(task: Task, costs: dict[str, float | None], tuned: dict[str, Tuned], to
         "clairvoyant_gpu_hours": perfect,
         **{
             name: cost / perfect if (cost := costs[name]) is not None and perfect else None
-            for name in (OVERLAY, FLOORS, FLOORCAST, *OTHERS)
+            for name in (OVERLAY, FORECAST, FLOORCAST, *OTHERS)
         },
         "gap_closed": None,
         "cost_ratio": None,

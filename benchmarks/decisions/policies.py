@@ -14,7 +14,7 @@ from benchmarks.decisions.data import MINUTES_PER_DAY, Floats, Minutes, load_of
 from floorcast.overlay import Lookahead, Overlay
 from floorcast.pool import Pool
 from scaling.capacity import Ints
-from scaling.overlay.growth import loads_ahead
+from scaling.overlay.growth import Growth, growths
 from scaling.overlay.settings import settings_of
 from scaling.replay.baselines import last_value, managed, seasonal_naive
 from scaling.replay.conditions import NO_KNEE, Conditions
@@ -28,21 +28,14 @@ RATE_MINUTES = 3
 WINDOW_MINUTES = 10
 """Others' floors are planned on steps of so many minutes, as the recording's."""
 
-FORECASTS = (
-    (RATE_MINUTES, Lookahead()),
-    (RATE_MINUTES, Lookahead(same_minute=20, around=timedelta(hours=4))),
-    (1, Lookahead()),
-)
-"""Floors follow the mean of these forecasts of the load at the end of a startup, each from the live rate over so many
-minutes: by the time of day at large, by the clock's minute, and from the freshest rate."""
 LEVELS = (0.9, 0.95, 0.98)
 DRAINS_S = (300.0, 600.0)
 UNDER_FLOORS = 1.0
-"""The overlay's utilization where floors lead: it adds what they missed, and no margin of its own."""
+"""The overlay's utilization under floors by deadline: it adds what they missed, and no margin of its own."""
 
 
 class Variant(NamedTuple):
-    """What is tuned on the past. `level` is the quantile of the forecast that floors follow, 0 without floors."""
+    """What is tuned on the past. `level` is the quantile of the forecast that is followed, 0 for none."""
 
     in_window_s: float
     drain_s: float = 300.0
@@ -51,7 +44,7 @@ class Variant(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """One setting of a policy: floors by forecast at the utilization, or given ones [minutes], or none."""
+    """One setting of a policy: by a forecast of so high a level at the utilization, or above given floors [minutes]."""
 
     policy: str
     variant: Variant
@@ -61,7 +54,7 @@ class Lane(NamedTuple):
 
     @property
     def setting(self) -> str:
-        look = f" floors q{self.variant.level:g}" if self.variant.level else ""
+        look = f" q{self.variant.level:g}" if self.variant.level else ""
         margin = f" margin {self.margin:.2f}" if self.floors is not None else ""
         window, drain = self.variant.in_window_s, self.variant.drain_s
         rate = f" rate {self.variant.rate_minutes}m" if self.variant.rate_minutes != RATE_MINUTES else ""
@@ -80,7 +73,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        return self.minutes.name if self.max_wait_s < MINUTE_S else f"{self.minutes.name} within {self.max_wait_s:g}s"
+        return f"{self.minutes.name} within {self.max_wait_s:g}s" if self.waits else self.minutes.name
 
     @property
     def startup_s(self) -> float:
@@ -90,26 +83,37 @@ class Task:
     def conditions(self) -> Conditions:
         return Conditions(startup_s=np.array([self.startup_s]), knee=NO_KNEE, counted="arrived")
 
+    @property
+    def waits(self) -> bool:
+        """Whether its work may wait for minutes."""
+        return self.max_wait_s >= MINUTE_S
+
     @cached_property
-    def expected(self) -> dict[float, Floats]:
-        """By LEVELS, [minutes] what FORECASTS see coming at the end of a startup, levelled where work may wait for
-        minutes; 0 where the past tells nothing."""
-        at = np.arange(min(MINUTES_PER_DAY, len(self.load)), len(self.load))
-        made = [
-            loads_ahead(
-                self.load,
-                at=at,
-                step_s=MINUTE_S,
-                ahead_s=self.startup_s,
-                lookahead=lookahead,
-                levels=LEVELS,
-                live=live_rate(self.load, rate_minutes),
-            )
-            for rate_minutes, lookahead in FORECASTS
-        ]
-        mean = np.pad(np.nan_to_num(np.mean(made, axis=0)), ((0, 0), (len(self.load) - len(at), 0)))
+    def growth(self) -> dict[float, Growth]:
+        """By LEVELS, [minutes] what `lookahead` sees coming at the end of a startup; NaN where the past tells
+        nothing. It looks at the live rate over RATE_MINUTES, as the overlay does, and at the last minute's."""
+        every = np.arange(len(self.load))
+        live = np.stack([live_rate(self.load, RATE_MINUTES), live_rate(self.load, 1)])
+        made = growths(
+            self.load,
+            at=every,
+            step_s=MINUTE_S,
+            ahead_s=self.startup_s,
+            lookahead=Lookahead(),
+            levels=LEVELS,
+            live=live,
+        )
+        return dict(zip(LEVELS, made, strict=True))
+
+    @cached_property
+    def floors_due(self) -> dict[float, Floats]:
+        """By LEVELS, [minutes] the load that is expected, as even as work can be done that may wait so long; 0 where
+        the past tells nothing."""
+        live = live_rate(self.load, RATE_MINUTES)
+        grown = np.array([(live + one.offset) * one.factor - one.offset for one in self.growth.values()])
         # A minute short of the wait, for what minutes do not tell.
-        return dict(zip(LEVELS, _levelled(mean, int(self.max_wait_s // MINUTE_S) - 1), strict=True))
+        levelled = _levelled(np.nan_to_num(grown), int(self.max_wait_s // MINUTE_S) - 1)
+        return dict(zip(LEVELS, levelled, strict=True))
 
     def traffic(self, first: int, last: int) -> Traffic:
         """The minutes from `first` to before `last`, by the second where the recording tells them."""
@@ -149,9 +153,10 @@ def run(task: Task, lanes: Sequence[Lane], *, first: int, last: int) -> ReplayRe
         np.stack([_floors(lane, task, first=first, last=last) for lane in lanes], axis=1),
         MINUTE_S,
         np.ones(len(lanes), dtype=np.bool_),
+        growth=_growth(lanes, task, first=first, last=last),
     )
-    settings = settings_of([_with_overlay(task.pool, lane.variant) for lane in lanes])
-    aims = [UNDER_FLOORS if lane.variant.level else lane.utilization for lane in lanes]
+    settings = settings_of([_with_overlay(task, lane.variant) for lane in lanes])
+    aims = [UNDER_FLOORS if task.waits and lane.variant.level else lane.utilization for lane in lanes]
     hour = task.load[max(first - 60, 0) : first + 1]
     return replay(
         task.traffic(first, last),
@@ -164,16 +169,27 @@ def run(task: Task, lanes: Sequence[Lane], *, first: int, last: int) -> ReplayRe
 
 
 def _floors(lane: Lane, task: Task, *, first: int, last: int) -> Ints:
-    """[minutes] from `first` on. Those by forecast come down as late as the overlay does."""
+    """[minutes] from `first` on: those given, or by deadline where work may wait, which come down as late as the
+    overlay does."""
     if lane.floors is not None:
         return lane.floors[first:last]
-    if not lane.variant.level:
+    if not (task.waits and lane.variant.level):
         return np.ones(last - first, dtype=np.int64)
     held = round(lane.variant.in_window_s / MINUTE_S)
-    wanted = np.pad(task.expected[lane.variant.level], (held - 1, 0))[first : last + held - 1]
+    wanted = np.pad(task.floors_due[lane.variant.level], (held - 1, 0))[first : last + held - 1]
     highest = np.lib.stride_tricks.sliding_window_view(wanted, held).max(axis=-1)
     floors: Ints = np.maximum(np.ceil(highest / lane.utilization - 1e-9), 1).astype(np.int64)
     return floors
+
+
+def _growth(lanes: Sequence[Lane], task: Task, *, first: int, last: int) -> Growth | None:
+    """[minutes, lanes]"""
+    levels = [0.0 if task.waits else lane.variant.level for lane in lanes]
+    if not any(levels):
+        return None
+    unknown = Growth(*np.full((2, len(task.load)), np.nan))
+    each = [task.growth[level] if level else unknown for level in levels]
+    return Growth(*(np.stack([part[first:last] for part in parts], axis=1) for parts in zip(*each, strict=True)))
 
 
 def _levelled(expected: Floats, minutes: int) -> Floats:
@@ -200,11 +216,11 @@ def others_floors(task: Task, *, utilization: float, margin: float) -> dict[str,
     return {name: np.maximum(np.repeat(one, WINDOW_MINUTES), 1) for name, one in floors.items()}
 
 
-def _with_overlay(pool: Pool, variant: Variant) -> Pool:
-    """Target tracking that acts at once: limits on its pace would only cost it service here."""
+def _with_overlay(task: Task, variant: Variant) -> Pool:
+    """An overlay that acts at once: limits on its pace would only cost it service here."""
     overlay = Overlay.model_validate(
         {
-            "policy": "target_tracking",
+            "policy": "lookahead" if variant.level and not task.waits else "target_tracking",
             "rate_window": f"{variant.rate_minutes}m",
             "drain_backlog": f"{variant.drain_s:g}s",
             "scale_out": {"cooldown": "0s", "tolerance": 0, "per_minute": 1000},
@@ -217,4 +233,4 @@ def _with_overlay(pool: Pool, variant: Variant) -> Pool:
             "min_uptime": "0s",
         }
     )
-    return pool.model_copy(update={"overlay": overlay})
+    return task.pool.model_copy(update={"overlay": overlay})

@@ -13,10 +13,10 @@ _SAYS = {
     DEMO: "Classes of `floorcast demo`, which have the days and weeks of people: what a typical user may expect. Its "
     "planted outage is bridged. 99 % of the tokens wait 10 s or less.",
     TRACE: "Single requests, replayed by the second: what is shorter than eight days is tuned on its first half and "
-    "judged on its second. Forecasts of growth need a day: within an hour floors are 1, and the gate has no days to go "
-    "by. 99 % of the tokens wait 10 s or less.",
+    "judged on its second. Forecasts of growth need a day: within an hour there are none, and the gate has no days to "
+    "go by. 99 % of the tokens wait 10 s or less.",
 }
-_POLICIES = ("overlay", "floors", "floorcast", "last_value", "seasonal_naive", "managed")
+_POLICIES = ("overlay", "forecast", "floorcast", "last_value", "seasonal_naive", "managed")
 _COLUMNS = ("class", "gate", "ratio on tuned days", *_POLICIES, "gap closed", "cost ratio")
 
 _PROTOCOL = """\
@@ -31,10 +31,11 @@ at the promise, with its single knob swept on the judged days: utilization, or t
 setting keeps the promise.
 
 - `overlay`: target tracking of the live token rate and the backlog, alone.
-- `floors`: floors above it from `scaling.overlay.growth.loads_ahead`, whether they pay or not.
-- `floorcast`: the one of the two that the gate picks. It is open where floors cost at most 0.98 of the overlay alone on
-  the tuned days, and at most 1.02 in nine of ten draws of those days, with replacement. Closed, it is the overlay alone
-  to the row: a cost ratio of 1.
+- `forecast`: the same led by the forecast, whether that pays or not: the overlay's policy `lookahead`, as a pool with
+  `overlay: {{policy: lookahead}}` has it. Where work may wait for minutes, floors by deadline above the overlay.
+- `floorcast`: the one of the two that the gate picks. It is open where the forecast costs at most 0.98 of the overlay
+  alone on the tuned days, and at most 1.02 in nine of ten draws of those days, with replacement. Closed, it is the
+  overlay alone to the row: a cost ratio of 1.
 - `gap closed`: (overlay - floorcast) / (overlay - clairvoyant).
 """
 

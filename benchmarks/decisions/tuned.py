@@ -1,4 +1,4 @@
-"""What days before the judged ones tell: the setting of each policy, and whether floors pay."""
+"""What days before the judged ones tell: the setting of each policy, and whether the forecast pays."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Tuned:
 
 
 class Gate(NamedTuple):
-    """`ratio` is what floors cost over the overlay alone on those days, `high` what it stays under in nine of ten draws
-    of them; 0 where only floors keep the promise, infinite where only the overlay does."""
+    """`ratio` is what following the forecast costs over the overlay alone on those days, `high` what it stays under in
+    nine of ten draws of them; 0 where only the forecast keeps the promise, infinite where only the overlay does."""
 
     opened: bool
     ratio: float
@@ -47,27 +47,27 @@ class Gate(NamedTuple):
 
 
 def tune(task: Task, *, utilizations: Mapping[bool, tuple[float, float]], first: int, last: int) -> dict[bool, Tuned]:
-    """With floors and without, between their utilizations: each variant at a few of them, then at some around the
+    """With the forecast and without, between their utilizations: each variant at a few of them, then at some around the
     promise. A front read off too few is off by more than what the gate is to tell apart."""
-    coarse = {floors: np.geomspace(*between, _COARSE) for floors, between in utilizations.items()}
-    variants = [(floors, variant) for floors in utilizations for variant in variants_of(task, floors=floors)]
-    rough = _outcomes(task, [(variant, coarse[floors]) for floors, variant in variants], first=first, last=last)
-    between = [_around(coarse[floors], found) for (floors, _), found in zip(variants, rough, strict=True)]
+    coarse = {forecast: np.geomspace(*between, _COARSE) for forecast, between in utilizations.items()}
+    variants = [(forecast, variant) for forecast in utilizations for variant in variants_of(task, forecast=forecast)]
+    rough = _outcomes(task, [(variant, coarse[forecast]) for forecast, variant in variants], first=first, last=last)
+    between = [_around(coarse[forecast], found) for (forecast, _), found in zip(variants, rough, strict=True)]
     pairs = [(variant, some) for (_, variant), some in zip(variants, between, strict=True)]
     fine = _outcomes(task, pairs, first=first, last=last)
     tuned = [
-        (floors, Tuned(variant, np.concatenate([coarse[floors], some]), found + more))
-        for (floors, variant), some, found, more in zip(variants, between, rough, fine, strict=True)
+        (forecast, Tuned(variant, np.concatenate([coarse[forecast], some]), found + more))
+        for (forecast, variant), some, found, more in zip(variants, between, rough, fine, strict=True)
     ]
     return {
-        floors: min((one for kind, one in tuned if kind == floors), key=lambda one: _cost(one.outcomes))
-        for floors in utilizations
+        forecast: min((one for kind, one in tuned if kind == forecast), key=lambda one: _cost(one.outcomes))
+        for forecast in utilizations
     }
 
 
-def variants_of(task: Task, *, floors: bool) -> list[Variant]:
-    windows = IN_WINDOWS_S[:2] if floors else IN_WINDOWS_S
-    levels = LEVELS if floors else (0.0,)
+def variants_of(task: Task, *, forecast: bool) -> list[Variant]:
+    windows = IN_WINDOWS_S[:2] if forecast else IN_WINDOWS_S
+    levels = LEVELS if forecast else (0.0,)
     slow = round(task.max_wait_s / MINUTE_S)
     drains, rates = (DRAINS_S, (RATE_MINUTES, slow)) if slow > RATE_MINUTES else (DRAINS_S[:1], (RATE_MINUTES,))
     return [
@@ -75,24 +75,24 @@ def variants_of(task: Task, *, floors: bool) -> list[Variant]:
         for window_s in windows
         for drain_s in drains
         # Floors that are levelled over the wait leave nothing to a faster rate.
-        for rate_minutes in (rates[-1:] if floors else rates)
+        for rate_minutes in (rates[-1:] if forecast else rates)
         for level in levels
     ]
 
 
-def gate(floors: Tuned, overlay: Tuned, rng: np.random.Generator) -> Gate:
-    """Whether floors pay on days drawn from those that tuned both, with replacement; closed where there are few."""
-    days = len(floors.outcomes[0].gpu_hours)
-    drawn = np.array([_ratio(floors, overlay, some) for some in draw_days(days, rng)[:_DRAWS]])
-    ratio = _ratio(floors, overlay, None)
+def gate(forecast: Tuned, overlay: Tuned, rng: np.random.Generator) -> Gate:
+    """Whether the forecast pays on days drawn from those that tuned both, with replacement; not where there are few."""
+    days = len(forecast.outcomes[0].gpu_hours)
+    drawn = np.array([_ratio(forecast, overlay, some) for some in draw_days(days, rng)[:_DRAWS]])
+    ratio = _ratio(forecast, overlay, None)
     return Gate(days >= LEAST_DAYS and pays(ratio, drawn), ratio, high_of(drawn))
 
 
-def _ratio(floors: Tuned, overlay: Tuned, days: Ints | None) -> float:
-    with_floors, alone = _cost(floors.outcomes, days), _cost(overlay.outcomes, days)
+def _ratio(forecast: Tuned, overlay: Tuned, days: Ints | None) -> float:
+    ahead, alone = _cost(forecast.outcomes, days), _cost(overlay.outcomes, days)
     if np.isinf(alone):
-        return 1.0 if np.isinf(with_floors) else 0.0
-    return with_floors / alone
+        return 1.0 if np.isinf(ahead) else 0.0
+    return ahead / alone
 
 
 def _cost(outcomes: tuple[Outcome, ...], days: Ints | None = None) -> float:

@@ -14,8 +14,10 @@ from floorcast.pool import Pool
 from pipelines.publishers.overlay_file import FILE, OverlayFacts, PastLoad, read_overlay_facts
 from pipelines.service.publication import Stamp, stamp_of
 from scaling.capacity import Floats, full_load
-from scaling.overlay.growth import growth
-from scaling.overlay.signals import Kind, Signals
+from scaling.overlay.growth import Growth, growths
+from scaling.overlay.settings import RATES
+from scaling.overlay.signals import Signals
+from scaling.overlay.smoothing import Observed
 from scaling.tuning.candidates import with_settings
 
 _BUDGET_S = 0.05
@@ -76,39 +78,42 @@ class Growths:
         ]
         self._monotonic = monotonic
         self._next = 0
-        self._found = np.full(len(pools), np.nan)
+        self._found = Growth(*np.full((2, len(pools)), np.nan))
 
-    def read(self, live: Signals, now: datetime) -> Floats:
-        """[lanes]: NaN, which counts as none, where the past tells none."""
+    def read(self, live: Signals, observed: Observed, now: datetime) -> Growth:
+        """[lanes]: of the means `observed`; NaN, which counts as none, where the past tells none."""
         end = self._monotonic() + _BUDGET_S
         for _ in range(len(self._lanes)):
             lane, pool, past, load = self._lanes[self._next]
             self._next = (self._next + 1) % len(self._lanes)
-            rate_in, rate_out = live.live[[Kind.TOKENS_IN_PER_S, Kind.TOKENS_OUT_PER_S], lane]
-            seen = float(full_load(pool, rate_in, rate_out))
-            self._found[lane] = growth_now(load, past, pool, seen=seen, now=now)
+            rates = np.array([observed.mean[list(RATES), lane], live.live[list(RATES), lane]])
+            rates[:, ~observed.fresh[list(RATES), lane]] = np.nan
+            seen = full_load(pool, rates[:, 0], rates[:, 1])
+            self._found.factor[lane], self._found.offset[lane] = growth_now(load, past, pool, seen=seen, now=now)
             if self._monotonic() > end:
                 break
-        return self._found.copy()
+        return Growth(*(part.copy() for part in self._found))
 
 
-def growth_now(load: Floats, past: PastLoad, pool: Pool, *, seen: float, now: datetime) -> float:
-    """What the load `seen` now, in replicas at full use, is to be multiplied by; NaN where it is not known, or the past
-    tells nothing of a moment like this."""
+def growth_now(load: Floats, past: PastLoad, pool: Pool, *, seen: Floats, now: datetime) -> tuple[float, float]:
+    """Factor and offset by which the load grows, in replicas at full use. `seen` [2] is its mean over the overlay's
+    window, which is to grow so, and what it is just now; NaN where that is not known, or the past tells nothing of a
+    moment like this."""
     steps = int((now - past.start).total_seconds() // past.step_s)
-    if np.isnan(seen) or not 0 < steps < 2 * len(load):
-        return float("nan")
+    if np.isnan(seen).any() or not 0 < steps < 2 * len(load):
+        return float("nan"), float("nan")
     loads = np.full(steps + 1, np.nan)
     known = load[: steps + 1]
     loads[: len(known)] = known
-    rates = np.concatenate([[np.nan], loads[:-1]])
-    rates[steps] = seen
-    found = growth(
+    rates = np.tile(np.concatenate([[np.nan], loads[:-1]]), (len(seen), 1))
+    rates[:, steps] = seen
+    [found] = growths(
         loads,
         at=[steps],
         step_s=past.step_s,
         ahead_s=pool.startup.p90.total_seconds(),
         lookahead=pool.overlay.lookahead,
+        levels=(pool.overlay.lookahead.quantile,),
         live=rates,
     )
-    return float(found[0])
+    return float(found.factor[0]), float(found.offset[0])

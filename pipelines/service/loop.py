@@ -26,6 +26,7 @@ from pipelines.service.publishing import Publishing
 from pipelines.service.saving import Saving
 from pipelines.service.telling import Teller
 from pipelines.service.tick import fleet_of, tick
+from scaling.overlay.smoothing import observe
 
 _CLOCKS_APART = timedelta(minutes=1)
 _SAVE_WITHIN_S = 5.0
@@ -118,11 +119,13 @@ class Loop:
         )
         if self._facts.changed():
             self._tune()
+        observed, _ = observe(reading.signals, self._memory.state, self._fleet.settings, clock.overlay_s)
+        growth = self._growths.read(reading.signals, observed, now)
         ticked = tick(
             self._fleet,
             self._gridded(publication),
             publication.validity(now),
-            reading.signals._replace(growth=self._growths.read(reading.signals, now)),
+            reading.signals._replace(growth=growth.factor, growth_offset=growth.offset),
             self._calendars.read(now),
             replace(self._memory, clock=clock),
             now,

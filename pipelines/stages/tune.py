@@ -153,7 +153,7 @@ def past_of(
         rates=rates[0],
         mean_rates=rates[1],
         limits=limits(pool.calendar, grid, windows=grid.count, width=config.lead_steps(name), zone=config.zone),
-        load=required_by_step(before, project, name),
+        load=required_by_step(before, project, name) * pool.capacity.target_utilization,
         seed=seed,
     )
 

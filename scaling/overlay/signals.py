@@ -58,7 +58,9 @@ class Signals(NamedTuple):
     floor_ahead: Floats
     """[lanes]: the highest floor from now to a startup time and minimum uptime later."""
     growth: Floats
-    """[lanes]: (highest rate until a replica asked for now would serve) / (rate now), for `lookahead`."""
+    """[lanes]: the factor of the growth until a replica asked for now would serve, for `lookahead`; missing, 1."""
+    growth_offset: Floats
+    """[lanes]: its offset in replicas at full use; missing, none."""
     scheduled: Floats
     """[lanes]: replicas that the calendar asks for now, for `scheduled`."""
 

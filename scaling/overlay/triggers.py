@@ -49,7 +49,7 @@ def wishes(signals: Signals, observed: Observed, settings: Settings, current: Fl
     `down` is believed by no one while it is so. A trigger that is on in no lane asks for nothing.
     """
     ready = np.where(signals.ready >= 0.0, signals.ready, current)
-    loads = _loads(observed, settings, signals.growth)
+    loads = _loads(observed, settings, signals)
     each = _per(np.array(loads[:3]), ready)
     used = _utilization(each[0], observed, settings)
     shape = (len(Trigger), len(current))
@@ -79,17 +79,22 @@ def wishes(signals: Signals, observed: Observed, settings: Settings, current: Fl
     return made
 
 
-def _loads(observed: Observed, settings: Settings, growth: Floats) -> _Loads:
+def _loads(observed: Observed, settings: Settings, signals: Signals) -> _Loads:
     """The token rates against the capacity of one replica: alone, with what waits served within the time for it, with
     the rates grown as the forecast sees it, and over the panic window. Formulas of `scaling.capacity`."""
     mean, drain_s = observed.mean, settings.drain_backlog_s
     rate_in, rate_out = mean[Kind.TOKENS_IN_PER_S], mean[Kind.TOKENS_OUT_PER_S]
     waiting_in, waiting_out = mean[Kind.WAITING_TOKENS_IN], mean[Kind.WAITING_TOKENS_OUT]
-    grown = np.where(growth > 0.0, growth, 1.0)
     drain_in, drain_out = waiting_in / drain_s, waiting_out / drain_s
-    in_ = np.array([rate_in, rate_in + drain_in, rate_in * grown + drain_in, mean[-2] + drain_in])
-    out = np.array([rate_out, rate_out + drain_out, rate_out * grown + drain_out, mean[-1] + drain_out])
-    in_, out = in_ / settings.capacity_in, out / settings.capacity_out
+    in_ = np.array([rate_in, rate_in + drain_in, rate_in, mean[-2] + drain_in, drain_in]) / settings.capacity_in
+    out = np.array([rate_out, rate_out + drain_out, rate_out, mean[-1] + drain_out, drain_out]) / settings.capacity_out
+    factor = np.where(signals.growth > 0.0, signals.growth, 1.0)
+    # Of two loads that add up each has half of the offset.
+    share = np.where(settings.combine_sum, 0.5, 1.0)
+    more = np.where(signals.growth_offset > 0.0, signals.growth_offset, 0.0) * share * (factor - 1.0)
+    for side in (in_, out):
+        side[2] = np.maximum(side[2] * factor + more, 0.0) + side[4]
+    in_, out = in_[:4], out[:4]
     return _Loads(*np.where(settings.combine_sum, in_ + out, np.maximum(in_, out)))
 
 

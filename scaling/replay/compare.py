@@ -13,7 +13,7 @@ from floorcast.errors import DataError
 from floorcast.overlay import Policy as PolicyName
 from floorcast.pool import Pool
 from scaling.capacity import Floats, Ints
-from scaling.overlay.growth import growth
+from scaling.overlay.growth import Growth, growths
 from scaling.overlay.lanes import concatenate
 from scaling.overlay.settings import settings_of
 from scaling.replay.baselines import last_value, managed, seasonal_naive, static_mean, static_peak, whole
@@ -122,12 +122,13 @@ def _aiming_lower(pool: Pool, margin: float) -> Pool:
     return pool.model_copy(update={"overlay": pool.overlay.model_copy(update={"target_utilization": min(target, 1.0)})})
 
 
-def _growth(required: Floats, pool: Pool, *, before: int, window_s: float) -> Floats:
-    """[windows] of the traffic; 1 where the past tells none."""
-    ahead_s = pool.startup.p90.total_seconds()
-    at = np.arange(before, len(required))
-    found = growth(required, at=at, step_s=window_s, ahead_s=ahead_s, lookahead=pool.overlay.lookahead)
-    return np.where(np.isnan(found), 1.0, found)
+def _growth(required: Floats, pool: Pool, *, before: int, window_s: float) -> Growth:
+    """[windows] of the traffic."""
+    load, ahead_s = required * pool.capacity.target_utilization, pool.startup.p90.total_seconds()
+    at = np.arange(before, len(load))
+    lookahead = pool.overlay.lookahead
+    levels = (lookahead.quantile,)
+    return growths(load, at=at, step_s=window_s, ahead_s=ahead_s, lookahead=lookahead, levels=levels)[0]
 
 
 def _replayed(
@@ -135,7 +136,7 @@ def _replayed(
     candidates: list[_Candidate],
     pool: Pool,
     conditions: Conditions,
-    grown: Floats,
+    grown: Growth,
     *,
     window_s: float,
     seed: int,
@@ -145,7 +146,7 @@ def _replayed(
         floors=np.stack([one.floors for one in candidates], axis=1),
         window_s=window_s,
         overlay=np.array([one.pool is not None for one in candidates]),
-        growth=np.repeat(grown[:, None], len(candidates), axis=1),
+        growth=Growth(*(np.repeat(one[:, None], len(candidates), axis=1) for one in grown)),
     )
     settings = concatenate([settings_of([one.pool or pool]) for one in candidates])
     done = replay(traffic, lanes, pool=pool, conditions=conditions, policy=overlay_policy(settings), seed=seed)

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from floorcast.errors import DataError
-from scaling.capacity import Floats, Ints
+from scaling.capacity import Ints
 from scaling.overlay.decide import decide
+from scaling.overlay.growth import Growth
 from scaling.overlay.settings import Settings
 from scaling.overlay.signals import Signals
 from scaling.overlay.state import begin
@@ -24,8 +25,9 @@ class Lanes:
     """`floors` are replicas, [windows, lanes], each window `window_s` long from the start of the traffic; the last
     holds on. A lane where `overlay` is false asks for its floor and nothing else.
 
-    `floors_ahead` and `growth`, of the same shape, are what was known at each window of the time after it: the highest
-    floor within a startup and minimum uptime, and the growth for `lookahead`. Without them the floor itself, and 1.
+    `floors_ahead` and both parts of `growth`, of the same shape, are what was known at each window of the time after
+    it: the highest floor within a startup and minimum uptime, and the growth for `lookahead`. Without them the floor
+    itself, and none.
     """
 
     names: tuple[str, ...]
@@ -33,10 +35,11 @@ class Lanes:
     window_s: float
     overlay: npt.NDArray[np.bool_]
     floors_ahead: Ints | None = None
-    growth: Floats | None = None
+    growth: Growth | None = None
 
     def __post_init__(self) -> None:
-        shapes = {one.shape for one in (self.floors, self.floors_ahead, self.growth) if one is not None}
+        given = (self.floors, self.floors_ahead, *(self.growth or ()))
+        shapes = {one.shape for one in given if one is not None}
         if shapes != {(len(self.floors), len(self.names))} or self.overlay.shape != (len(self.names),):
             raise DataError(
                 f"arrays of {', '.join(map(str, sorted(shapes)))} do not fit {len(self.names)} lanes",
@@ -59,16 +62,12 @@ def lanes_of(
     *,
     window_s: float,
     overlay: Sequence[str] = (),
-    growth: Mapping[str, npt.ArrayLike] | None = None,
 ) -> Lanes:
     """A lane for each name, with its floors [windows] or the same floor all along; those in `overlay` have it."""
     names = tuple(floors)
     columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(floors[name], dtype=np.int64)) for name in names))
     stacked = np.stack(columns, axis=1)
-    grown = None
-    if growth is not None:
-        grown = np.stack([np.broadcast_to(growth.get(name, 1.0), len(stacked)) for name in names], axis=1)
-    return Lanes(names, stacked, window_s, np.array([name in overlay for name in names]), growth=grown)
+    return Lanes(names, stacked, window_s, np.array([name in overlay for name in names]))
 
 
 def overlay_policy(settings: Settings) -> Policy:

@@ -12,7 +12,7 @@ from floorcast.tuning import TunedSettings
 from scaling.capacity import Floats, Ints
 from scaling.ladder import Grid
 from scaling.moves import Limits
-from scaling.overlay.growth import growth
+from scaling.overlay.growth import Growth, growths
 from scaling.overlay.lanes import concatenate
 from scaling.overlay.settings import settings_of as overlay_settings
 from scaling.replay.conditions import Conditions
@@ -41,7 +41,8 @@ class Outcome:
 class Past:
     """A pool's past, of whole days. `traffic` is what came on the grid's steps; `rates` [metrics, steps, levels] what
     was forecast of the lead window's busiest minutes at the beginning of each, and `mean_rates` of its steps' means;
-    `limits` what the calendar said then; and `load` what each step took, from before the grid on and up to its end.
+    `limits` what the calendar said then; and `load` what each step took, in replicas at full use, from before the grid
+    on and up to its end.
     `conditions` are without crashes and failures."""
 
     pool: Pool
@@ -53,7 +54,7 @@ class Past:
     limits: Limits
     load: Floats
     seed: int = 0
-    _grown: dict[float, Floats] = field(default_factory=dict)
+    _grown: dict[float, Growth] = field(default_factory=dict)
 
     @property
     def days(self) -> int:
@@ -63,18 +64,18 @@ class Past:
         """[steps] those that were due under other settings of the pool."""
         return past_floors(pool, self.rates if pool.margin.peak else self.mean_rates, self.grid, self.limits)
 
-    def growth_at(self, level: float) -> Floats:
-        """[steps] what `lookahead` saw coming at the beginning of each step; 1 where the past told nothing."""
+    def growth_at(self, level: float) -> Growth:
+        """[steps] what `lookahead` saw coming at the beginning of each step."""
         if level not in self._grown:
             before = len(self.load) - self.grid.count
-            found = growth(
+            [self._grown[level]] = growths(
                 self.load,
                 at=np.arange(before, len(self.load)),
                 step_s=self.grid.step.total_seconds(),
                 ahead_s=self.pool.startup.p90.total_seconds(),
-                lookahead=self.pool.overlay.lookahead.model_copy(update={"quantile": level}),
+                lookahead=self.pool.overlay.lookahead,
+                levels=(level,),
             )
-            self._grown[level] = np.where(np.isnan(found), 1.0, found)
         return self._grown[level]
 
 
@@ -110,13 +111,7 @@ def _replayed(past: Past, settings: Sequence[TunedSettings]) -> list[Outcome]:
         floors=np.stack(floors, axis=1),
         window_s=past.grid.step.total_seconds(),
         overlay=np.ones(len(settings), dtype=np.bool_),
-        growth=np.stack(
-            [
-                past.growth_at(one.lookahead_quantile) if one.policy == "lookahead" else np.ones(past.grid.count)
-                for one in settings
-            ],
-            axis=1,
-        ),
+        growth=_growth(past, settings),
     )
     result = replay(
         past.traffic,
@@ -127,3 +122,9 @@ def _replayed(past: Past, settings: Sequence[TunedSettings]) -> list[Outcome]:
         seed=past.seed,
     )
     return [outcome_of(result, lane) for lane in range(len(settings))]
+
+
+def _growth(past: Past, settings: Sequence[TunedSettings]) -> Growth:
+    unknown = Growth(*np.full((2, past.grid.count), np.nan))
+    each = [past.growth_at(one.lookahead_quantile) if one.policy == "lookahead" else unknown for one in settings]
+    return Growth(*(np.stack(part, axis=1) for part in zip(*each, strict=True)))

@@ -71,8 +71,8 @@ def test_single_requests_are_kept_by_the_second(tmp_path: Path) -> None:
     second = task.traffic(1, 2)
     assert second.steps == 60
     assert second.streams[0].tokens_out[[0, 1]].tolist() == [0, 30]
-    # No day before: nothing is expected, and floors are 1.
-    assert task.expected[0.9].tolist() == [0, 0]
+    # No day before: nothing is expected.
+    assert np.isnan(task.growth[0.9].factor).all()
 
 
 def test_a_recording_that_ends_within_a_window_has_floors_of_others() -> None:
@@ -111,9 +111,10 @@ def test_live_rates_are_of_the_minutes_before(steady) -> None:
 def test_what_is_expected_sees_only_the_past(steady) -> None:
     changed = task_of(steady.minutes, steady.pool, start=START, max_wait_s=10)
     changed.load[DAY + 100 :] = 1.0
-    known = slice(None, DAY + 101)
-    np.testing.assert_array_equal(steady.expected[0.9][known], changed.expected[0.9][known])
-    assert (steady.expected[0.9] != changed.expected[0.9]).any()
+    known, told = slice(None, DAY + 101), slice(DAY, None)
+    before, after = steady.growth[0.9].factor, changed.growth[0.9].factor
+    np.testing.assert_array_equal(before[known], after[known])
+    assert (before[told] != after[told]).any()
 
 
 def test_floors_of_others_see_only_the_past(steady) -> None:
@@ -124,7 +125,7 @@ def test_floors_of_others_see_only_the_past(steady) -> None:
         np.testing.assert_array_equal(floors[: DAY + 100], other[: DAY + 100], err_msg=name)
 
 
-def test_floors_start_replicas_before_noon_and_target_tracking_after(steady) -> None:
+def test_the_forecast_starts_replicas_before_noon_and_target_tracking_after(steady) -> None:
     lanes = [Lane("any", variant, 0.9) for variant in (Variant(600.0), Variant(600.0, level=0.9))]
     result = run(steady, lanes, first=DAY, last=2 * DAY)
     ready = result.paths().filter(pl.col("time") == pl.lit(START) + pl.duration(minutes=DAY + DAY // 2))["ready"]
@@ -144,11 +145,11 @@ def tuned(hours: list[list[float]], on_time: list[list[float]], *, level: float 
     return Tuned(Variant(600.0, level=level), np.linspace(1, 0.5, len(hours)), outcomes)
 
 
-def opened(floors: Tuned, overlay: Tuned) -> bool:
-    return gate(floors, overlay, np.random.default_rng(0)).opened
+def opened(forecast: Tuned, overlay: Tuned) -> bool:
+    return gate(forecast, overlay, np.random.default_rng(0)).opened
 
 
-def test_the_gate_opens_where_floors_are_cheaper_on_any_days() -> None:
+def test_the_gate_opens_where_the_forecast_is_cheaper_on_any_days() -> None:
     overlay = tuned([[10.0] * 6], [[100.0] * 6])
     assert opened(tuned([[9.0] * 6], [[100.0] * 6]), overlay)
     assert not opened(tuned([[9.9] * 6], [[100.0] * 6]), overlay)
@@ -162,7 +163,7 @@ def test_the_gate_stays_closed_where_one_day_makes_the_difference() -> None:
     assert opened(tuned([[2.0] + [10.1] * 5], [[100.0] * 6]), overlay)
 
 
-def test_the_gate_opens_where_only_floors_keep_the_promise() -> None:
+def test_the_gate_opens_where_only_the_forecast_keeps_the_promise() -> None:
     late, kept = tuned([[10.0] * 6], [[98.0] * 6]), tuned([[30.0] * 6], [[100.0] * 6])
     assert opened(kept, late)
     assert not opened(late, kept)
@@ -174,7 +175,7 @@ def test_the_utilization_is_the_highest_that_kept_the_promise() -> None:
 
 
 def test_floorcast_is_to_the_row_what_the_gate_picked() -> None:
-    rows = pl.DataFrame({"policy": ["overlay", "overlay", "floors"], "gpu_hours": [3.0, 2.0, 1.0]})
+    rows = pl.DataFrame({"policy": ["overlay", "overlay", "forecast"], "gpu_hours": [3.0, 2.0, 1.0]})
     added = with_pick(rows, "overlay")[rows.height :]
     assert added["policy"].to_list() == ["floorcast", "floorcast"]
     assert added.drop("policy").equals(rows[:2].drop("policy"))
@@ -195,7 +196,7 @@ def test_the_summary_counts_feasible_classes_and_open_gates() -> None:
 
 
 def row(name: str, *, group: str = "traces", startup_s: float = 600.0, gap: float | None = 0.5) -> dict[str, object]:
-    costs = dict.fromkeys(("overlay", "floors", "floorcast", "last_value", "seasonal_naive", "managed"))
+    costs = dict.fromkeys(("overlay", "forecast", "floorcast", "last_value", "seasonal_naive", "managed"))
     ratio = None if gap is None else 1 - gap / 2
     told = {"class": name, "gate": "open", "gate_ratio": 0.9, "gap_closed": gap, "cost_ratio": ratio}
     return costs | told | {"group": group, "startup_s": startup_s}
@@ -226,8 +227,9 @@ def test_a_class_with_idle_windows_is_on_and_off() -> None:
 
 def test_floors_of_work_that_may_wait_are_levelled_over_the_wait(steady) -> None:
     waiting = task_of(steady.minutes, steady.pool, start=START, max_wait_s=900)
-    at_once, levelled = steady.expected[0.9], waiting.expected[0.9]
+    grown, live = steady.growth[0.9], live_rate(steady.load, 3)
+    at_once, levelled = (live + grown.offset) * grown.factor - grown.offset, waiting.floors_due[0.9]
     noon = DAY + DAY // 2
     # 14 minutes, one less than the wait: each is the mean of those up to it.
     assert levelled[noon] == pytest.approx(at_once[noon - 13 : noon + 1].mean())
-    assert levelled.max() <= at_once.max() + 1e-9
+    assert levelled.max() <= np.nanmax(at_once) + 1e-9

@@ -6,12 +6,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from floorcast.pool import Pool
 from floorcast.tuning import TunedSettings
 from pipelines.publishers.overlay_file import FILE, OverlayFacts, PastLoad, write_overlay_facts
 from pipelines.service.facts import FactsReader, Growths, growth_now, tuned
+from scaling.overlay.settings import settings_of
 from scaling.overlay.signals import snapshot
+from scaling.overlay.smoothing import observe
+from scaling.overlay.state import begin
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 TUNED = TunedSettings(
@@ -47,17 +51,18 @@ def test_the_growth_of_a_moment_before_the_daily_rise_is_seen() -> None:
     """At 08:52 of the eighth day load is 4 and will be 12 ten minutes later, as on all days. At 03:00 it stays."""
     past, one = daily(7), pool()
     load = np.array(past.load, dtype=np.float64)
-    rise = growth_now(load, past, one, seen=4.0, now=START + timedelta(days=7, hours=8, minutes=52))
-    night = growth_now(load, past, one, seen=4.0, now=START + timedelta(days=7, hours=3))
-    assert rise > 2.5
-    assert abs(night - 1) < 0.05
+    rise = growth_now(load, past, one, seen=np.array([4.0, 4.0]), now=START + timedelta(days=7, hours=8, minutes=52))
+    night = growth_now(load, past, one, seen=np.array([4.0, 4.0]), now=START + timedelta(days=7, hours=3))
+    # A tenth of the mean of 6.67 is added: from 4.67 to 12.67 is a factor of 2.71, at night of 1.
+    assert rise == pytest.approx((2.71, 0.667), rel=0.02)
+    assert night == pytest.approx((1.0, 0.667), rel=0.02)
 
 
 def test_without_a_live_rate_or_with_a_past_long_gone_no_growth_is_known() -> None:
     past = daily(7)
     load = np.array(past.load, dtype=np.float64)
-    assert np.isnan(growth_now(load, past, pool(), seen=np.nan, now=START + timedelta(days=7)))
-    assert np.isnan(growth_now(load, past, pool(), seen=4.0, now=START + timedelta(days=15)))
+    assert np.isnan(growth_now(load, past, pool(), seen=np.array([4.0, np.nan]), now=START + timedelta(days=7))).all()
+    assert np.isnan(growth_now(load, past, pool(), seen=np.array([4.0, 4.0]), now=START + timedelta(days=15))).all()
 
 
 def test_only_pools_with_a_published_past_grow() -> None:
@@ -65,9 +70,11 @@ def test_only_pools_with_a_published_past_grow() -> None:
     facts = OverlayFacts(as_of=START, past={"chat": daily(7)})
     growths = Growths({"code": pool(), "chat": pool()}, facts)
     live = snapshot(2, tokens_in_per_s=0, tokens_out_per_s=400)
-    found = growths.read(live, START + timedelta(days=7, hours=8, minutes=52))
-    assert np.isnan(found[0])
-    assert found[1] > 2.5
+    settings = settings_of([pool(), pool()])
+    observed, _ = observe(live, begin(2, 0.0), settings, 1.0)
+    found = growths.read(live, observed, START + timedelta(days=7, hours=8, minutes=52))
+    assert np.isnan(found.factor[0])
+    assert found.factor[1] > 2.5
 
 
 def test_tuned_settings_count_where_the_pool_applies_them() -> None:

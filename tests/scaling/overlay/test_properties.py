@@ -28,6 +28,7 @@ TOPS = {
     "itl_p95_s": 0.2,
     "gpu_utilization": 1,
     "growth": 3,
+    "growth_offset": 3,
 }
 COUNTS = {"ready": 60, "starting": 10, "draining": 5, "requested": 60, "floor": 50, "floor_ahead": 50, "scheduled": 40}
 OVERLAYS = [

@@ -91,6 +91,13 @@ def test_lookahead_multiplies_the_live_rate_by_the_growth(first):
     assert first({"policy": "lookahead"}, **rates).desired.tolist() == [4]
 
 
+def test_lookahead_sees_a_job_start_out_of_nothing(first):
+    """Nothing is live. A growth of 31 with an offset of 0.1 replicas is one of 0.1 x 31 - 0.1 = 3 replicas at full use;
+    at 70 % they take 4.3, so 5."""
+    rates = {"tokens_in_per_s": 0, "tokens_out_per_s": 0, "waiting_tokens_in": 0, "ready": 2}
+    assert first({"policy": "lookahead"}, growth=31, growth_offset=0.1, **rates).desired.tolist() == [5]
+
+
 CALM = {"tokens_in_per_s": 5_600, "tokens_out_per_s": 100, "waiting_requests": 20, "waiting_tokens_in": 3_000}
 """(5,600 + 3,000 / 300) / 700 = 8.01 replicas: ten are within bounds both ways."""
 
