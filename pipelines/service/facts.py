@@ -60,8 +60,8 @@ def tuned(pools: Mapping[str, Pool], facts: OverlayFacts | None) -> dict[str, Po
 
 
 class Growths:
-    """The growth of each pool that looks ahead, worked out anew a few dozen pools a tick, the oldest first: it takes about
-    a millisecond a pool, and changes by the minute."""
+    """The growth of each pool that looks ahead, worked out anew a few dozen pools a tick, the oldest first: it takes
+    about a millisecond a pool, and changes by the minute."""
 
     def __init__(
         self,
