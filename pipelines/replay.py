@@ -28,6 +28,8 @@ STEP_S = 10.0
 PAST = timedelta(days=14)
 """How far before the interval demand is looked at for floors that are made from past days."""
 OURS = "floorcast"
+ENOUGH = timedelta(days=1)
+"""Published floors of so long, or of half the interval, are worth replaying them alone."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,10 @@ class PoolReplay:
 
 
 def replay_pool(project: Project, name: str, *, now: datetime, days: float, seed: int) -> PoolReplay:
-    """Every policy on the last `days` of a pool's stored demand before `now`, on the floors published then where there
-    are any; then from the first of them on, so that all policies see the same.
+    """Every policy on a pool's stored demand in the `days` before `now`, up to the last step stored.
 
-    The pool must be one of `named_pools`. Raises DataError where no demand is stored.
+    Where floors published then are there for ENOUGH of it, from the first of them on, so that all policies see the
+    same; else without them. The pool must be one of `named_pools`. Raises DataError where no demand is stored.
     """
     config = project.config
     classes = planned_on(config)[name]
@@ -62,24 +64,40 @@ def replay_pool(project: Project, name: str, *, now: datetime, days: float, seed
         cached = read_cached_tokens(store, start=end - LOOK_BACK, end=end)
         floors = floors_in_force(store, start=first, end=end).filter(pool=name)
     demand = effective_history(demand, cached_shares(config, cached, demand, now=end))
-    begin = demand.select(pl.col("step_start").min()).item()
-    start = max(first, begin, floors["window_start"].min() or first)
+    begin, last = demand.select(begin=pl.col("step_start").min(), last=pl.col("step_start").max()).row(0)
+    if last < first:
+        raise DataError(
+            f"no demand is stored from {first:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC; the newest is of "
+            f"{last:%Y-%m-%d %H:%M}",
+            where=f"pool {name}",
+            remedy="run `floorcast ingest`, or replay more --days, or up to an earlier --now",
+        )
+    start, end = max(first, begin), last + config.step
     pool, notes = config.pools[name], []
+    floors = floors.filter(pl.col("window_start") < end)
+    floors_from = floors["window_start"].min()
+    if not isinstance(floors_from, datetime):
+        notes.append(f"no floors are published for this time; {OURS} is left out")
+    elif end - max(start, floors_from) < min(ENOUGH, (end - start) / 2):
+        floors = floors.clear()
+        notes.append(
+            f"floors are published from {floors_from:%Y-%m-%d %H:%M} UTC on only, for "
+            f"{format_duration(end - floors_from)} of this time; {OURS} is left out"
+        )
+    elif floors_from > start:
+        start = floors_from
+        notes.append(f"replayed from {start:%Y-%m-%d %H:%M} UTC, where published floors begin")
     traffic = traffic_of(project, name, demand, start=start, end=end, seed=seed, step_s=STEP_S)
     past = traffic_of(project, name, demand, start=begin, end=end, seed=seed, step_s=STEP_S)
     required = required_by_step(past, project, name)
-    if floors.is_empty():
-        notes.append(f"no floors are published for this time; {OURS} is left out")
-        published: dict[str, Ints] = {}
-    else:
+    published: dict[str, Ints] = {}
+    if not floors.is_empty():
         grid = pl.datetime_range(start, end, config.step, closed="left", time_zone="UTC", time_unit="us", eager=True)
         joined = grid.alias("window_start").to_frame().join(floors, on="window_start", how="left")
         missing = joined["min_replicas"].null_count()
         published = {OURS: joined["min_replicas"].fill_null(pool.bounds.min).to_numpy()}
         if missing:
             notes.append(f"{missing:,} of {joined.height:,} steps had no valid floor; bounds.min stands for it")
-        if start > first:
-            notes.append(f"replayed from {start:%Y-%m-%d %H:%M} UTC, where published floors begin")
     conditions = conditions_of(pool)
     if len({one.max_wait_s for one in traffic.streams}) > 1:
         said = "; ".join(f"{one.name} within {format_duration(one.max_wait_s)}" for one in traffic.streams)

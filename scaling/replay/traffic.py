@@ -148,7 +148,7 @@ def from_demand(
         on_grid = grid.alias("step_start").to_frame().join(rows, on="step_start", how="left", maintain_order="left")
         if on_grid["observed_fraction"].is_not_null().sum() == 0:
             raise DataError(
-                "no demand is stored within the interval",
+                f"no demand is stored from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC",
                 where=f"class {one}",
                 remedy="ingest it, or replay another interval",
             )
