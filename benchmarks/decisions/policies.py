@@ -14,7 +14,7 @@ from benchmarks.decisions.data import MINUTES_PER_DAY, Floats, Minutes, load_of
 from floorcast.overlay import Lookahead, Overlay
 from floorcast.pool import Pool
 from scaling.capacity import Ints
-from scaling.overlay.growth import Growth, growths
+from scaling.overlay.growth import loads_ahead, trailing_mean
 from scaling.overlay.settings import settings_of
 from scaling.replay.baselines import last_value, managed, seasonal_naive
 from scaling.replay.conditions import NO_KNEE, Conditions
@@ -89,31 +89,22 @@ class Task:
         return self.max_wait_s >= MINUTE_S
 
     @cached_property
-    def growth(self) -> dict[float, Growth]:
-        """By LEVELS, [minutes] what `lookahead` sees coming at the end of a startup; NaN where the past tells
-        nothing. It looks at the live rate over RATE_MINUTES, as the overlay does, and at the last minute's."""
-        every = np.arange(len(self.load))
-        live = np.stack([live_rate(self.load, RATE_MINUTES), live_rate(self.load, 1)])
-        made = growths(
+    def expected(self) -> dict[float, Floats]:
+        """By LEVELS, [minutes] the load that `lookahead` expects at the end of a startup, as even as work can be done
+        that may wait for minutes; NaN where the past tells nothing. It looks at the live rate over RATE_MINUTES and at
+        the last minute's, as old as metrics are."""
+        live = [late(live_rate(self.load, minutes), self.conditions) for minutes in (RATE_MINUTES, 1)]
+        made = loads_ahead(
             self.load,
-            at=every,
+            at=np.arange(len(self.load)),
             step_s=MINUTE_S,
             ahead_s=self.startup_s,
             lookahead=Lookahead(),
             levels=LEVELS,
             live=live,
         )
-        return dict(zip(LEVELS, made, strict=True))
-
-    @cached_property
-    def floors_due(self) -> dict[float, Floats]:
-        """By LEVELS, [minutes] the load that is expected, as even as work can be done that may wait so long; 0 where
-        the past tells nothing."""
-        live = live_rate(self.load, RATE_MINUTES)
-        grown = np.array([(live + one.offset) * one.factor - one.offset for one in self.growth.values()])
         # A minute short of the wait, for what minutes do not tell.
-        levelled = _levelled(np.nan_to_num(grown), int(self.max_wait_s // MINUTE_S) - 1)
-        return dict(zip(LEVELS, levelled, strict=True))
+        return dict(zip(LEVELS, _levelled(made, int(self.max_wait_s // MINUTE_S) - 1), strict=True))
 
     def traffic(self, first: int, last: int) -> Traffic:
         """The minutes from `first` to before `last`, by the second where the recording tells them."""
@@ -139,11 +130,15 @@ def task_of(minutes: Minutes, pool: Pool, *, start: datetime, max_wait_s: float)
 
 def live_rate(load: Floats, minutes: int) -> Floats:
     """[minutes] the mean of so many minutes before the beginning of each; NaN before the first."""
-    before = np.concatenate([[0.0], np.cumsum(load)])
-    edges = np.arange(len(load))
-    since = np.maximum(edges - minutes, 0)
-    live: Floats = np.where(edges > 0, (before[edges] - before[since]) / np.maximum(edges - since, 1), np.nan)
-    return live
+    return trailing_mean(load, minutes)[:-1]
+
+
+def late(rate: Floats, conditions: Conditions) -> Floats:
+    """[minutes] a rate as metrics of the mean age tell it, between the minutes."""
+    minutes = float(np.mean(conditions.metric_age_s)) / MINUTE_S
+    every = np.arange(len(rate))
+    seen: Floats = np.interp(every - minutes, every, rate, left=np.nan)
+    return seen
 
 
 def run(task: Task, lanes: Sequence[Lane], *, first: int, last: int) -> ReplayResult:
@@ -153,7 +148,7 @@ def run(task: Task, lanes: Sequence[Lane], *, first: int, last: int) -> ReplayRe
         np.stack([_floors(lane, task, first=first, last=last) for lane in lanes], axis=1),
         MINUTE_S,
         np.ones(len(lanes), dtype=np.bool_),
-        growth=_growth(lanes, task, first=first, last=last),
+        ahead=_expected(lanes, task, first=first, last=last),
     )
     settings = settings_of([_with_overlay(task, lane.variant) for lane in lanes])
     aims = [UNDER_FLOORS if task.waits and lane.variant.level else lane.utilization for lane in lanes]
@@ -176,20 +171,17 @@ def _floors(lane: Lane, task: Task, *, first: int, last: int) -> Ints:
     if not (task.waits and lane.variant.level):
         return np.ones(last - first, dtype=np.int64)
     held = round(lane.variant.in_window_s / MINUTE_S)
-    wanted = np.pad(task.floors_due[lane.variant.level], (held - 1, 0))[first : last + held - 1]
+    wanted = np.pad(np.nan_to_num(task.expected[lane.variant.level]), (held - 1, 0))[first : last + held - 1]
     highest = np.lib.stride_tricks.sliding_window_view(wanted, held).max(axis=-1)
     floors: Ints = np.maximum(np.ceil(highest / lane.utilization - 1e-9), 1).astype(np.int64)
     return floors
 
 
-def _growth(lanes: Sequence[Lane], task: Task, *, first: int, last: int) -> Growth | None:
+def _expected(lanes: Sequence[Lane], task: Task, *, first: int, last: int) -> Floats:
     """[minutes, lanes]"""
+    unknown = np.full(len(task.load), np.nan)
     levels = [0.0 if task.waits else lane.variant.level for lane in lanes]
-    if not any(levels):
-        return None
-    unknown = Growth(*np.full((2, len(task.load)), np.nan))
-    each = [task.growth[level] if level else unknown for level in levels]
-    return Growth(*(np.stack([part[first:last] for part in parts], axis=1) for parts in zip(*each, strict=True)))
+    return np.stack([(task.expected[level] if level else unknown)[first:last] for level in levels], axis=1)
 
 
 def _levelled(expected: Floats, minutes: int) -> Floats:

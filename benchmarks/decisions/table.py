@@ -27,12 +27,12 @@ files for each model. Do not edit.
 
 Minutes are drawn from each client's rate and burstiness; every class is scaled to 20 replicas at its mean. Settings are
 tuned on eight days and judged on the last four. Costs are multiples of the clairvoyant's, read off each policy's front
-at the promise, with its single knob swept on the judged days: utilization, or the margin of others' floors. A dash: no
-setting keeps the promise.
+at the promise, with its single knob swept on the judged days: utilization, beyond the 1 at which a pool's setting ends
+too, or the margin of others' floors. A dash: no setting keeps the promise.
 
 - `overlay`: target tracking of the live token rate and the backlog, alone.
-- `forecast`: the same led by the forecast, whether that pays or not: the overlay's policy `lookahead`, as a pool with
-  `overlay: {{policy: lookahead}}` has it. Where work may wait for minutes, floors by deadline above the overlay.
+- `forecast`: the same led by the forecast, whether that pays or not: the overlay's policy `lookahead`, of a pool with
+  `step: 1m` and no limits on its pace. Where work may wait for minutes, floors by deadline above the overlay.
 - `floorcast`: the one of the two that the gate picks. It is open where the forecast costs at most 0.98 of the overlay
   alone on the tuned days, and at most 1.02 in nine of ten draws of those days, with replacement. Closed, it is the
   overlay alone to the row: a cost ratio of 1.

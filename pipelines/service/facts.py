@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +14,15 @@ from floorcast.pool import Pool
 from pipelines.publishers.overlay_file import FILE, OverlayFacts, PastLoad, read_overlay_facts
 from pipelines.service.publication import Stamp, stamp_of
 from scaling.capacity import Floats, full_load
-from scaling.overlay.growth import Growth, growths
+from scaling.overlay.growth import loads_ahead, trailing_mean
 from scaling.overlay.settings import RATES
 from scaling.overlay.signals import Signals
 from scaling.overlay.smoothing import Observed
 from scaling.tuning.candidates import with_settings
 
-_BUDGET_S = 0.05
+_BUDGET_S = 0.1
+_LASTS = timedelta(minutes=5)
+"""How long an expectation counts; past it, where there are more pools than time, the live load alone does."""
 
 
 class FactsReader:
@@ -59,61 +61,67 @@ def tuned(pools: Mapping[str, Pool], facts: OverlayFacts | None) -> dict[str, Po
     }
 
 
-class Growths:
-    """The growth of each pool that looks ahead, worked out anew a few dozen pools a tick, the oldest first: it takes
-    about a millisecond a pool, and changes by the minute."""
+class Expectations:
+    """The load that each pool that looks ahead expects, worked out anew some dozen pools a tick, the oldest first: it
+    takes one to two milliseconds a pool. What was expected long ago counts no more."""
 
-    def __init__(
-        self,
-        pools: Mapping[str, Pool],
-        facts: OverlayFacts | None,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._past: dict[str, tuple[int, Pool, PastLoad, Floats]] = {}
+        self._found: dict[str, tuple[datetime, float]] = {}
+        self._lanes = 0
+
+    def use(self, pools: Mapping[str, Pool], facts: OverlayFacts | None) -> None:
+        """Other pools, or another past; what is expected of pools that stay, stays."""
         past = {} if facts is None else facts.past
-        self._lanes = [
-            (lane, pool, past[name], np.array([np.nan if one is None else one for one in past[name].load]))
+        self._lanes = len(pools)
+        self._past = {
+            name: (lane, pool, past[name], np.array([np.nan if one is None else one for one in past[name].load]))
             for lane, (name, pool) in enumerate(pools.items())
             if name in past
-        ]
-        self._monotonic = monotonic
-        self._next = 0
-        self._found = Growth(*np.full((2, len(pools)), np.nan))
+        }
+        self._found = {name: found for name, found in self._found.items() if name in self._past}
 
-    def read(self, live: Signals, observed: Observed, now: datetime) -> Growth:
-        """[lanes]: of the means `observed`; NaN, which counts as none, where the past tells none."""
+    def read(self, live: Signals, observed: Observed, now: datetime) -> Floats:
+        """[lanes] replicas at full use, from the rates just now and their means `observed`; NaN where the past tells
+        none."""
         end = self._monotonic() + _BUDGET_S
-        for _ in range(len(self._lanes)):
-            lane, pool, past, load = self._lanes[self._next]
-            self._next = (self._next + 1) % len(self._lanes)
+        never = now - 2 * _LASTS
+        for name in sorted(self._past, key=lambda one: self._found.get(one, (never, np.nan))[0]):
+            lane, pool, past, load = self._past[name]
             rates = np.array([observed.mean[list(RATES), lane], live.live[list(RATES), lane]])
             rates[:, ~observed.fresh[list(RATES), lane]] = np.nan
             seen = full_load(pool, rates[:, 0], rates[:, 1])
-            self._found.factor[lane], self._found.offset[lane] = growth_now(load, past, pool, seen=seen, now=now)
+            self._found[name] = now, expected_load(load, past, pool, seen=seen, now=now)
             if self._monotonic() > end:
                 break
-        return Growth(*(part.copy() for part in self._found))
+        expected = np.full(self._lanes, np.nan)
+        for name, (at, found) in self._found.items():
+            if abs(now - at) <= _LASTS:
+                expected[self._past[name][0]] = found
+        return expected
 
 
-def growth_now(load: Floats, past: PastLoad, pool: Pool, *, seen: Floats, now: datetime) -> tuple[float, float]:
-    """Factor and offset by which the load grows, in replicas at full use. `seen` [2] is its mean over the overlay's
-    window, which is to grow so, and what it is just now; NaN where that is not known, or the past tells nothing of a
-    moment like this."""
+def expected_load(load: Floats, past: PastLoad, pool: Pool, *, seen: Floats, now: datetime) -> float:
+    """What a replica asked for `now` is to serve, in replicas at full use. `seen` [2] is the live load, its mean over
+    the overlay's window and what it is just now; NaN where that is not known, or the past tells nothing of a moment
+    like this."""
     steps = int((now - past.start).total_seconds() // past.step_s)
     if np.isnan(seen).any() or not 0 < steps < 2 * len(load):
-        return float("nan"), float("nan")
+        return float("nan")
     loads = np.full(steps + 1, np.nan)
     known = load[: steps + 1]
     loads[: len(known)] = known
-    rates = np.tile(np.concatenate([[np.nan], loads[:-1]]), (len(seen), 1))
-    rates[:, steps] = seen
-    [found] = growths(
+    window = max(round(pool.overlay.rate_window.total_seconds() / past.step_s), 1)
+    views = np.array([trailing_mean(loads, width)[:-1] for width in (window, 1)])
+    views[:, steps] = seen
+    found = loads_ahead(
         loads,
         at=[steps],
         step_s=past.step_s,
         ahead_s=pool.startup.p90.total_seconds(),
         lookahead=pool.overlay.lookahead,
         levels=(pool.overlay.lookahead.quantile,),
-        live=rates,
+        live=views,
     )
-    return float(found.factor[0]), float(found.offset[0])
+    return float(found[0, 0])

@@ -17,7 +17,7 @@ from pipelines.service.board import Board, Publication, TickTimes
 from pipelines.service.calendars import CalendarReader
 from pipelines.service.clock import advance
 from pipelines.service.decisions import Decisions
-from pipelines.service.facts import FactsReader, Growths, tuned
+from pipelines.service.facts import Expectations, FactsReader, tuned
 from pipelines.service.floors import FloorGrid, grid_of
 from pipelines.service.live import LiveReader
 from pipelines.service.memory import Memory, carried, fresh, joined, read_memory
@@ -71,6 +71,7 @@ class Loop:
         remembered, fault = self._remembered(tuple(project.config.pools))
         self._memory = self._everything = remembered
         self._saving = Saving(self._folder, monotonic, fault)
+        self._expectations = Expectations(monotonic=monotonic)
         self._publications, self._facts = PublicationReader(project.output), FactsReader(project.output)
         self._use(project, LiveReader(project, wall=wall))
 
@@ -120,12 +121,12 @@ class Loop:
         if self._facts.changed():
             self._tune()
         observed, _ = observe(reading.signals, self._memory.state, self._fleet.settings, clock.overlay_s)
-        growth = self._growths.read(reading.signals, observed, now)
+        ahead = self._expectations.read(reading.signals, observed, now)
         ticked = tick(
             self._fleet,
             self._gridded(publication),
             publication.validity(now),
-            reading.signals._replace(growth=growth.factor, growth_offset=growth.offset),
+            reading.signals._replace(ahead=ahead),
             self._calendars.read(now),
             replace(self._memory, clock=clock),
             now,
@@ -170,7 +171,7 @@ class Loop:
     def _tune(self) -> None:
         pools = tuned(self._project.config.pools, self._facts.facts)
         self._fleet = fleet_of(pools)
-        self._growths = Growths(pools, self._facts.facts)
+        self._expectations.use(pools, self._facts.facts)
 
     def _reload(self) -> None:
         """Take the configuration file as it is now, if it is valid."""

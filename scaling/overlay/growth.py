@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,33 +25,6 @@ _DAYS_APART, _SMOOTHED_S = 0.3, 600.0
 """How far apart on a log scale two days' hours may be, once smoothed over minutes, and count as alike."""
 _RANGE, _BINS = 6.0, 2400
 """Growth is counted in bins of 0.5 %, from a factor of 1/400 to 400."""
-
-
-class Growth(NamedTuple):
-    """A load x grows to (x + offset) factor - offset: next to nothing by a sum, else by a factor."""
-
-    factor: Floats
-    offset: Floats
-
-
-def growths(
-    load: npt.ArrayLike,
-    *,
-    at: npt.ArrayLike,
-    step_s: float,
-    ahead_s: float,
-    lookahead: Lookahead,
-    levels: Sequence[float],
-    live: npt.ArrayLike | None = None,
-) -> list[Growth]:
-    """For each level what turns the live load, the first view of it, into `loads_ahead`, and goes on doing so while it
-    changes. Factors and offsets, the latter in the unit of `load`, are [positions]; NaN where nothing is expected."""
-    loads, views = _seen(load, live)
-    made = loads_ahead(loads, at=at, step_s=step_s, ahead_s=ahead_s, lookahead=lookahead, levels=levels, live=views)
-    positions: Ints = np.asarray(at, dtype=np.int64)
-    day = round(_DAY_S / step_s)
-    offset = np.array([_offset(loads, begin) for begin in (positions // day * day).tolist()])
-    return [Growth((expected + offset) / (views[0, positions] + offset), offset) for expected in made]
 
 
 def loads_ahead(
@@ -88,7 +60,7 @@ def loads_ahead(
     positions: Ints = np.asarray(at, dtype=np.int64)
     steps, ahead, day = len(loads), int(np.ceil(ahead_s / step_s)), round(_DAY_S / step_s)
     looks = [_by_lag(steps, step_s, day, one) for one in (lookahead, _by_the_clock(lookahead))]
-    smoothed = _trailing_mean(loads, max(round(_SMOOTHED_S / step_s), 1))[:-1]
+    smoothed = trailing_mean(loads, max(round(_SMOOTHED_S / step_s), 1))[:-1]
     days_ago = (np.arange(steps) + day // 2) // day
     later = np.full(steps, np.nan)
     if steps > ahead + 1:
@@ -119,6 +91,18 @@ def loads_ahead(
     return found
 
 
+def trailing_mean(values: Floats, width: int) -> Floats:
+    """[steps + 1] the mean of what is known of so many steps before the beginning of each, and before the end of the
+    last; NaN where none is."""
+    known = ~np.isnan(values)
+    sums, counts = (np.concatenate([[0.0], np.cumsum(one)]) for one in (np.where(known, values, 0.0), known))
+    edges = np.arange(len(sums))
+    since = np.maximum(edges - width, 0)
+    count = counts[edges] - counts[since]
+    mean: Floats = np.where(count > 0, (sums[edges] - sums[since]) / np.maximum(count, 1), np.nan)
+    return mean
+
+
 def _seen(load: npt.ArrayLike, live: npt.ArrayLike | None) -> tuple[Floats, Floats]:
     """The loads [steps], and the views [views, steps]."""
     loads = np.asarray(load, dtype=np.float64)
@@ -127,8 +111,9 @@ def _seen(load: npt.ArrayLike, live: npt.ArrayLike | None) -> tuple[Floats, Floa
 
 
 def _offset(loads: Floats, begin: int) -> float:
-    """A share of the mean load before a day's beginning; NaN before the second day."""
-    return float(_OFFSET * np.nanmean(loads[:begin])) if begin else float("nan")
+    """A share of the mean load before a day's beginning; NaN where none is known."""
+    known = loads[:begin][~np.isnan(loads[:begin])]
+    return float(_OFFSET * known.mean()) if known.size else float("nan")
 
 
 def _by_the_clock(lookahead: Lookahead) -> Lookahead:
@@ -158,21 +143,9 @@ def _alike(logs: Floats, positions: Ints, day: int, lookahead: Lookahead, step_s
     for ago in range(1, days):
         begin = (days - ago) * day
         apart = np.abs(logs[first:end] - padded[begin + first : begin + end])
-        far = np.nan_to_num(_trailing_mean(apart, width)[positions + 1 - first], nan=np.inf)
+        far = np.nan_to_num(trailing_mean(apart, width)[positions + 1 - first], nan=np.inf)
         weights[:, ago] = np.exp(-0.5 * (far / _DAYS_APART) ** 2) + _ANY_DAY
     return weights
-
-
-def _trailing_mean(values: Floats, width: int) -> Floats:
-    """[steps + 1] the mean of what is known of so many steps before the beginning of each, and before the end of the
-    last; NaN where none is."""
-    known = ~np.isnan(values)
-    sums, counts = (np.concatenate([[0.0], np.cumsum(one)]) for one in (np.where(known, values, 0.0), known))
-    edges = np.arange(len(sums))
-    since = np.maximum(edges - width, 0)
-    count = counts[edges] - counts[since]
-    mean: Floats = np.where(count > 0, (sums[edges] - sums[since]) / np.maximum(count, 1), np.nan)
-    return mean
 
 
 def _bins(growths: Floats) -> Ints:

@@ -57,10 +57,8 @@ class Signals(NamedTuple):
     """[lanes]: the most replicas allowed now, by schedule or quota."""
     floor_ahead: Floats
     """[lanes]: the highest floor from now to a startup time and minimum uptime later."""
-    growth: Floats
-    """[lanes]: the factor of the growth until a replica asked for now would serve, for `lookahead`; missing, 1."""
-    growth_offset: Floats
-    """[lanes]: its offset in replicas at full use; missing, none."""
+    ahead: Floats
+    """[lanes]: the load that a replica asked for now is to serve, in replicas at full use, for `lookahead`."""
     scheduled: Floats
     """[lanes]: replicas that the calendar asks for now, for `scheduled`."""
 

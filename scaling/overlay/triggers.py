@@ -86,16 +86,11 @@ def _loads(observed: Observed, settings: Settings, signals: Signals) -> _Loads:
     rate_in, rate_out = mean[Kind.TOKENS_IN_PER_S], mean[Kind.TOKENS_OUT_PER_S]
     waiting_in, waiting_out = mean[Kind.WAITING_TOKENS_IN], mean[Kind.WAITING_TOKENS_OUT]
     drain_in, drain_out = waiting_in / drain_s, waiting_out / drain_s
-    in_ = np.array([rate_in, rate_in + drain_in, rate_in, mean[-2] + drain_in, drain_in]) / settings.capacity_in
-    out = np.array([rate_out, rate_out + drain_out, rate_out, mean[-1] + drain_out, drain_out]) / settings.capacity_out
-    factor = np.where(signals.growth > 0.0, signals.growth, 1.0)
-    # Of two loads that add up each has half of the offset.
-    share = np.where(settings.combine_sum, 0.5, 1.0)
-    more = np.where(signals.growth_offset > 0.0, signals.growth_offset, 0.0) * share * (factor - 1.0)
-    for side in (in_, out):
-        side[2] = np.maximum(side[2] * factor + more, 0.0) + side[4]
-    in_, out = in_[:4], out[:4]
-    return _Loads(*np.where(settings.combine_sum, in_ + out, np.maximum(in_, out)))
+    in_ = np.array([rate_in, rate_in + drain_in, drain_in, mean[-2] + drain_in]) / settings.capacity_in
+    out = np.array([rate_out, rate_out + drain_out, drain_out, mean[-1] + drain_out]) / settings.capacity_out
+    rate, with_backlog, backlog, panic = np.where(settings.combine_sum, in_ + out, np.maximum(in_, out))
+    # What is there now is served until then, whatever it comes to.
+    return _Loads(rate, with_backlog, np.fmax(with_backlog, signals.ahead + backlog), panic)
 
 
 def _utilization(rate: Floats, observed: Observed, settings: Settings) -> Floats:

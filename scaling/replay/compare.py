@@ -13,7 +13,7 @@ from floorcast.errors import DataError
 from floorcast.overlay import Policy as PolicyName
 from floorcast.pool import Pool
 from scaling.capacity import Floats, Ints
-from scaling.overlay.growth import Growth, growths
+from scaling.overlay.growth import loads_ahead
 from scaling.overlay.lanes import concatenate
 from scaling.overlay.settings import settings_of
 from scaling.replay.baselines import last_value, managed, seasonal_naive, static_mean, static_peak, whole
@@ -108,8 +108,8 @@ def compare(
         ours = {name: whole(one.astype(np.float64) * (1 + margin)) for name, one in floors.items()}
         both = {name: one[before:] for name, one in others.items()} | ours
         candidates += [_Candidate(name, margin, one, pool) for name, one in both.items()]
-    grown = _growth(required, pool, before=before, window_s=window_s)
-    figures = _replayed(traffic, candidates, pool, conditions, grown, window_s=window_s, seed=seed)
+    expected = _expected(required, pool, before=before, window_s=window_s)
+    figures = _replayed(traffic, candidates, pool, conditions, expected, window_s=window_s, seed=seed)
     try:
         found = clairvoyant(traffic, pool=pool, conditions=conditions, on_time=pool.slo.on_time)
     except DataError as error:
@@ -122,13 +122,14 @@ def _aiming_lower(pool: Pool, margin: float) -> Pool:
     return pool.model_copy(update={"overlay": pool.overlay.model_copy(update={"target_utilization": min(target, 1.0)})})
 
 
-def _growth(required: Floats, pool: Pool, *, before: int, window_s: float) -> Growth:
+def _expected(required: Floats, pool: Pool, *, before: int, window_s: float) -> Floats:
     """[windows] of the traffic."""
     load, ahead_s = required * pool.capacity.target_utilization, pool.startup.p90.total_seconds()
     at = np.arange(before, len(load))
     lookahead = pool.overlay.lookahead
     levels = (lookahead.quantile,)
-    return growths(load, at=at, step_s=window_s, ahead_s=ahead_s, lookahead=lookahead, levels=levels)[0]
+    found: Floats = loads_ahead(load, at=at, step_s=window_s, ahead_s=ahead_s, lookahead=lookahead, levels=levels)[0]
+    return found
 
 
 def _replayed(
@@ -136,7 +137,7 @@ def _replayed(
     candidates: list[_Candidate],
     pool: Pool,
     conditions: Conditions,
-    grown: Growth,
+    expected: Floats,
     *,
     window_s: float,
     seed: int,
@@ -146,7 +147,7 @@ def _replayed(
         floors=np.stack([one.floors for one in candidates], axis=1),
         window_s=window_s,
         overlay=np.array([one.pool is not None for one in candidates]),
-        growth=Growth(*(np.repeat(one[:, None], len(candidates), axis=1) for one in grown)),
+        ahead=np.repeat(expected[:, None], len(candidates), axis=1),
     )
     settings = concatenate([settings_of([one.pool or pool]) for one in candidates])
     done = replay(traffic, lanes, pool=pool, conditions=conditions, policy=overlay_policy(settings), seed=seed)

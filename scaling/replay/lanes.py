@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from floorcast.errors import DataError
-from scaling.capacity import Ints
+from scaling.capacity import Floats, Ints
 from scaling.overlay.decide import decide
-from scaling.overlay.growth import Growth
 from scaling.overlay.settings import Settings
 from scaling.overlay.signals import Signals
 from scaling.overlay.state import begin
@@ -25,9 +24,9 @@ class Lanes:
     """`floors` are replicas, [windows, lanes], each window `window_s` long from the start of the traffic; the last
     holds on. A lane where `overlay` is false asks for its floor and nothing else.
 
-    `floors_ahead` and both parts of `growth`, of the same shape, are what was known at each window of the time after
-    it: the highest floor within a startup and minimum uptime, and the growth for `lookahead`. Without them the floor
-    itself, and none.
+    `floors_ahead` and `ahead`, of the same shape, are what was known at each window of the time after it: the highest
+    floor within a startup and minimum uptime, and the load that `lookahead` expects, in replicas at full use, NaN for
+    none. Without them the floor itself, and none.
     """
 
     names: tuple[str, ...]
@@ -35,11 +34,10 @@ class Lanes:
     window_s: float
     overlay: npt.NDArray[np.bool_]
     floors_ahead: Ints | None = None
-    growth: Growth | None = None
+    ahead: Floats | None = None
 
     def __post_init__(self) -> None:
-        given = (self.floors, self.floors_ahead, *(self.growth or ()))
-        shapes = {one.shape for one in given if one is not None}
+        shapes = {one.shape for one in (self.floors, self.floors_ahead, self.ahead) if one is not None}
         if shapes != {(len(self.floors), len(self.names))} or self.overlay.shape != (len(self.names),):
             raise DataError(
                 f"arrays of {', '.join(map(str, sorted(shapes)))} do not fit {len(self.names)} lanes",

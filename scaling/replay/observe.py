@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from scaling.capacity import Floats
-from scaling.overlay.growth import Growth
 from scaling.overlay.signals import Kind, Signals
 from scaling.overlay.state import QUEUES
 from scaling.replay.engine import Engine, carried, tick_steps
@@ -31,7 +30,7 @@ class Observer:
         self._per_work = [_per_work(queue) for queue in engine.queues]
         ahead = lanes.floors if lanes.floors_ahead is None else lanes.floors_ahead
         self._floors, self._ahead = lanes.floors.astype(np.float64), ahead.astype(np.float64)
-        self._growth = lanes.growth or Growth(*np.full((2, *lanes.floors.shape), np.nan))
+        self._expected = np.full(lanes.floors.shape, np.nan) if lanes.ahead is None else lanes.ahead
         self._ceiling = np.full(lanes.count, float(engine.pool.bounds.max))
         self._unscheduled = np.full(lanes.count, np.nan)
         self._live = np.full((len(Kind), lanes.count), np.nan)
@@ -55,8 +54,7 @@ class Observer:
             floor=self._floors[window],
             ceiling=self._ceiling,
             floor_ahead=self._ahead[window],
-            growth=self._growth.factor[window],
-            growth_offset=self._growth.offset[window],
+            ahead=self._expected[window],
             scheduled=self._unscheduled,
         )
 

@@ -12,7 +12,7 @@ from floorcast.tuning import TunedSettings
 from scaling.capacity import Floats, Ints
 from scaling.ladder import Grid
 from scaling.moves import Limits
-from scaling.overlay.growth import Growth, growths
+from scaling.overlay.growth import loads_ahead
 from scaling.overlay.lanes import concatenate
 from scaling.overlay.settings import settings_of as overlay_settings
 from scaling.replay.conditions import Conditions
@@ -54,7 +54,7 @@ class Past:
     limits: Limits
     load: Floats
     seed: int = 0
-    _grown: dict[float, Growth] = field(default_factory=dict)
+    _expected: dict[float, Floats] = field(default_factory=dict)
 
     @property
     def days(self) -> int:
@@ -64,11 +64,11 @@ class Past:
         """[steps] those that were due under other settings of the pool."""
         return past_floors(pool, self.rates if pool.margin.peak else self.mean_rates, self.grid, self.limits)
 
-    def growth_at(self, level: float) -> Growth:
-        """[steps] what `lookahead` saw coming at the beginning of each step."""
-        if level not in self._grown:
+    def ahead_at(self, level: float) -> Floats:
+        """[steps] the load that `lookahead` saw coming at the beginning of each step."""
+        if level not in self._expected:
             before = len(self.load) - self.grid.count
-            [self._grown[level]] = growths(
+            [self._expected[level]] = loads_ahead(
                 self.load,
                 at=np.arange(before, len(self.load)),
                 step_s=self.grid.step.total_seconds(),
@@ -76,7 +76,7 @@ class Past:
                 lookahead=self.pool.overlay.lookahead,
                 levels=(level,),
             )
-        return self._grown[level]
+        return self._expected[level]
 
 
 def outcomes(past: Past, settings: Sequence[TunedSettings]) -> list[Outcome]:
@@ -111,7 +111,13 @@ def _replayed(past: Past, settings: Sequence[TunedSettings]) -> list[Outcome]:
         floors=np.stack(floors, axis=1),
         window_s=past.grid.step.total_seconds(),
         overlay=np.ones(len(settings), dtype=np.bool_),
-        growth=_growth(past, settings),
+        ahead=np.stack(
+            [
+                past.ahead_at(one.lookahead_quantile) if one.policy == "lookahead" else np.full(past.grid.count, np.nan)
+                for one in settings
+            ],
+            axis=1,
+        ),
     )
     result = replay(
         past.traffic,
@@ -122,9 +128,3 @@ def _replayed(past: Past, settings: Sequence[TunedSettings]) -> list[Outcome]:
         seed=past.seed,
     )
     return [outcome_of(result, lane) for lane in range(len(settings))]
-
-
-def _growth(past: Past, settings: Sequence[TunedSettings]) -> Growth:
-    unknown = Growth(*np.full((2, past.grid.count), np.nan))
-    each = [past.growth_at(one.lookahead_quantile) if one.policy == "lookahead" else unknown for one in settings]
-    return Growth(*(np.stack(part, axis=1) for part in zip(*each, strict=True)))

@@ -21,7 +21,7 @@ from benchmarks.decisions.data import (
     read_trace,
 )
 from benchmarks.decisions.judge import with_pick
-from benchmarks.decisions.policies import Lane, Variant, live_rate, others_floors, run, task_of
+from benchmarks.decisions.policies import Lane, Variant, late, live_rate, others_floors, run, task_of
 from benchmarks.decisions.table import render
 from benchmarks.decisions.tuned import Tuned, gate
 from benchmarks.forecast.data import Pair
@@ -72,7 +72,7 @@ def test_single_requests_are_kept_by_the_second(tmp_path: Path) -> None:
     assert second.steps == 60
     assert second.streams[0].tokens_out[[0, 1]].tolist() == [0, 30]
     # No day before: nothing is expected.
-    assert np.isnan(task.growth[0.9].factor).all()
+    assert np.isnan(task.expected[0.9]).all()
 
 
 def test_a_recording_that_ends_within_a_window_has_floors_of_others() -> None:
@@ -108,11 +108,17 @@ def test_live_rates_are_of_the_minutes_before(steady) -> None:
     assert np.isnan(live[0])
 
 
+def test_metrics_tell_of_a_rate_as_late_as_they_are_old(steady) -> None:
+    """15 to 60 s, 37.5 s on average: five eighths of a minute."""
+    told = late(np.array([0.0, 8.0, 8.0, 16.0]), steady.conditions)
+    np.testing.assert_allclose(told, [np.nan, 3.0, 8.0, 11.0])
+
+
 def test_what_is_expected_sees_only_the_past(steady) -> None:
     changed = task_of(steady.minutes, steady.pool, start=START, max_wait_s=10)
     changed.load[DAY + 100 :] = 1.0
     known, told = slice(None, DAY + 101), slice(DAY, None)
-    before, after = steady.growth[0.9].factor, changed.growth[0.9].factor
+    before, after = steady.expected[0.9], changed.expected[0.9]
     np.testing.assert_array_equal(before[known], after[known])
     assert (before[told] != after[told]).any()
 
@@ -227,9 +233,8 @@ def test_a_class_with_idle_windows_is_on_and_off() -> None:
 
 def test_floors_of_work_that_may_wait_are_levelled_over_the_wait(steady) -> None:
     waiting = task_of(steady.minutes, steady.pool, start=START, max_wait_s=900)
-    grown, live = steady.growth[0.9], live_rate(steady.load, 3)
-    at_once, levelled = (live + grown.offset) * grown.factor - grown.offset, waiting.floors_due[0.9]
+    at_once, levelled = steady.expected[0.9], waiting.expected[0.9]
     noon = DAY + DAY // 2
     # 14 minutes, one less than the wait: each is the mean of those up to it.
     assert levelled[noon] == pytest.approx(at_once[noon - 13 : noon + 1].mean())
-    assert levelled.max() <= np.nanmax(at_once) + 1e-9
+    assert np.nanmax(levelled) <= np.nanmax(at_once) + 1e-9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,10 +12,10 @@ import pytest
 from floorcast.pool import Pool
 from floorcast.tuning import TunedSettings
 from pipelines.publishers.overlay_file import FILE, OverlayFacts, PastLoad, write_overlay_facts
-from pipelines.service.facts import FactsReader, Growths, growth_now, tuned
+from pipelines.service.facts import Expectations, FactsReader, expected_load, tuned
 from scaling.overlay.settings import settings_of
-from scaling.overlay.signals import snapshot
-from scaling.overlay.smoothing import observe
+from scaling.overlay.signals import Signals, snapshot
+from scaling.overlay.smoothing import Observed, observe
 from scaling.overlay.state import begin
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -47,34 +48,72 @@ def daily(days: int) -> PastLoad:
     return PastLoad(start=START, step_s=300, load=tuple(load.tolist()))
 
 
-def test_the_growth_of_a_moment_before_the_daily_rise_is_seen() -> None:
+def test_the_daily_rise_is_expected_before_it_comes() -> None:
     """At 08:52 of the eighth day load is 4 and will be 12 ten minutes later, as on all days. At 03:00 it stays."""
     past, one = daily(7), pool()
-    load = np.array(past.load, dtype=np.float64)
-    rise = growth_now(load, past, one, seen=np.array([4.0, 4.0]), now=START + timedelta(days=7, hours=8, minutes=52))
-    night = growth_now(load, past, one, seen=np.array([4.0, 4.0]), now=START + timedelta(days=7, hours=3))
-    # A tenth of the mean of 6.67 is added: from 4.67 to 12.67 is a factor of 2.71, at night of 1.
-    assert rise == pytest.approx((2.71, 0.667), rel=0.02)
-    assert night == pytest.approx((1.0, 0.667), rel=0.02)
+    load, seen = np.array(past.load, dtype=np.float64), np.array([4.0, 4.0])
+    rise = expected_load(load, past, one, seen=seen, now=START + timedelta(days=7, hours=8, minutes=52))
+    night = expected_load(load, past, one, seen=seen, now=START + timedelta(days=7, hours=3))
+    assert (rise, night) == pytest.approx((12.0, 4.0), rel=0.02)
 
 
-def test_without_a_live_rate_or_with_a_past_long_gone_no_growth_is_known() -> None:
+def test_the_mean_over_the_window_and_the_rate_just_now_count_alike() -> None:
+    """At 03:00 nothing grows: what is expected is the mean of 4 and 8, whichever of the two is which."""
+    past = daily(7)
+    load, now = np.array(past.load, dtype=np.float64), START + timedelta(days=7, hours=3)
+    for seen in ([4.0, 8.0], [8.0, 4.0]):
+        assert expected_load(load, past, pool(), seen=np.array(seen), now=now) == pytest.approx(6.0, rel=0.02)
+
+
+def test_without_a_live_rate_or_with_a_past_long_gone_nothing_is_expected() -> None:
     past = daily(7)
     load = np.array(past.load, dtype=np.float64)
-    assert np.isnan(growth_now(load, past, pool(), seen=np.array([4.0, np.nan]), now=START + timedelta(days=7))).all()
-    assert np.isnan(growth_now(load, past, pool(), seen=np.array([4.0, 4.0]), now=START + timedelta(days=15))).all()
+    assert np.isnan(expected_load(load, past, pool(), seen=np.array([4.0, np.nan]), now=START + timedelta(days=7)))
+    assert np.isnan(expected_load(load, past, pool(), seen=np.array([4.0, 4.0]), now=START + timedelta(days=15)))
 
 
-def test_only_pools_with_a_published_past_grow() -> None:
+MORNING = START + timedelta(days=7, hours=8, minutes=52)
+
+
+def seen_by(pools: dict[str, Pool], **live: float) -> tuple[Signals, Observed]:
+    signals = snapshot(len(pools), **live)
+    return signals, observe(signals, begin(len(pools), 0.0), settings_of(list(pools.values())), 1.0)[0]
+
+
+def test_only_pools_with_a_published_past_expect_anything() -> None:
     """400 tokens a second out are 4 replicas at full use."""
-    facts = OverlayFacts(as_of=START, past={"chat": daily(7)})
-    growths = Growths({"code": pool(), "chat": pool()}, facts)
-    live = snapshot(2, tokens_in_per_s=0, tokens_out_per_s=400)
-    settings = settings_of([pool(), pool()])
-    observed, _ = observe(live, begin(2, 0.0), settings, 1.0)
-    found = growths.read(live, observed, START + timedelta(days=7, hours=8, minutes=52))
-    assert np.isnan(found.factor[0])
-    assert found.factor[1] > 2.5
+    pools = {"code": pool(), "chat": pool()}
+    expectations = Expectations()
+    expectations.use(pools, OverlayFacts(as_of=START, past={"chat": daily(7)}))
+    found = expectations.read(*seen_by(pools, tokens_in_per_s=0, tokens_out_per_s=400), MORNING)
+    assert np.isnan(found[0])
+    assert found[1] == pytest.approx(12, rel=0.02)
+
+
+def test_a_rate_that_is_stale_expects_nothing() -> None:
+    pools = {"chat": pool()}
+    expectations = Expectations()
+    expectations.use(pools, OverlayFacts(as_of=START, past={"chat": daily(7)}))
+    stale = seen_by(pools, tokens_in_per_s=0, tokens_out_per_s=400, age_s=3_600)
+    assert np.isnan(expectations.read(*stale, MORNING)).all()
+
+
+def test_more_pools_than_time_take_turns_and_keep_what_they_expect_over_publications() -> None:
+    """Each look takes more than a tick has time for. The first two ticks see to one pool each; a publication between
+    them changes neither. What is older than five minutes counts no more."""
+    pools = {"code": pool(), "chat": pool()}
+    facts = OverlayFacts(as_of=START, past={"chat": daily(7), "code": daily(7)})
+    clock = itertools.count(step=10)
+    expectations = Expectations(monotonic=lambda: float(next(clock)))
+    seen = seen_by(pools, tokens_in_per_s=0, tokens_out_per_s=400)
+    expectations.use(pools, facts)
+    first = expectations.read(*seen, MORNING)
+    expectations.use(pools, facts)
+    second = expectations.read(*seen, MORNING + timedelta(seconds=15))
+    assert (np.isfinite(first).sum(), np.isfinite(second).sum()) == (1, 2)
+    later = expectations.read(*seen, MORNING + timedelta(minutes=5, seconds=10))
+    assert np.isfinite(later).sum() == 2
+    assert np.isfinite(expectations.read(*seen, MORNING + timedelta(hours=1))).sum() == 1
 
 
 def test_tuned_settings_count_where_the_pool_applies_them() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from floorcast.overlay import Lookahead
-from scaling.overlay.growth import growths, loads_ahead
+from scaling.overlay.growth import loads_ahead
 
 HOUR = 3600.0
 DAY = 24
@@ -82,18 +82,6 @@ def test_it_is_the_mean_of_weighted_quantiles_of_like_moments(quantile, ahead):
     np.testing.assert_allclose(found, by_hand, rtol=0.01)
 
 
-def test_growth_makes_of_the_live_load_what_is_expected():
-    load = np.random.default_rng(5).gamma(3, 5, 12 * DAY)
-    common = {"at": np.arange(8 * DAY, 11 * DAY), "step_s": HOUR, "ahead_s": HOUR, "lookahead": Lookahead()}
-    found = growths(load, **common, levels=(0.5, 0.9))
-    ahead = loads_ahead(load, **common, levels=(0.5, 0.9))
-    live = load[8 * DAY - 1 : 11 * DAY - 1]
-    for one, expected_load in zip(found, ahead, strict=True):
-        np.testing.assert_allclose((live + one.offset) * one.factor - one.offset, expected_load)
-        # A tenth of the mean before each day.
-        assert one.offset[[0, DAY]] == pytest.approx([0.1 * load[: 8 * DAY].mean(), 0.1 * load[: 9 * DAY].mean()])
-
-
 def test_a_job_that_starts_by_the_clock_is_seen_before_it_starts():
     load = np.full(12 * DAY, 10.0)
     load[9::DAY] = 100.0
@@ -105,13 +93,11 @@ def test_a_job_that_starts_by_the_clock_is_seen_before_it_starts():
 
 
 def test_a_job_out_of_nothing_is_seen_before_it_starts():
-    """Nothing is live, and every day 50 at noon: 50 is grown to out of an offset of 50 / 24 / 10 = 0.208."""
+    """Nothing is live, and every day 50 at noon."""
     load = np.zeros(12 * DAY)
     load[12::DAY] = 50.0
     common = {"at": [10 * DAY + 11], "step_s": HOUR, "ahead_s": HOUR, "lookahead": Lookahead()}
-    [found] = growths(load, **common, levels=(0.9,))
-    assert found.offset == pytest.approx(0.208, rel=0.01)
-    assert (0 + found.offset) * found.factor - found.offset == pytest.approx(50, rel=0.02)
+    assert loads_ahead(load, **common, levels=(0.9,))[0] == pytest.approx(50, rel=0.02)
 
 
 def test_a_day_goes_on_as_days_went_that_began_like_it():
@@ -159,12 +145,18 @@ def test_a_load_like_this_one_counts_more_than_the_time_of_day():
     assert found[15.0] > 75
 
 
+def test_nothing_is_expected_where_nothing_was_ever_known():
+    common = {"step_s": HOUR, "ahead_s": HOUR, "lookahead": Lookahead(), "levels": (0.9,)}
+    live = np.full(3 * DAY, 5.0)
+    assert np.isnan(loads_ahead(np.full(3 * DAY, np.nan), at=[2 * DAY], live=live, **common)).all()
+
+
 def test_nothing_of_the_first_day_and_nothing_of_an_unknown_load_is_told():
     load = np.full(3 * DAY, 10.0)
     load[2 * DAY] = np.nan
     common = {"step_s": HOUR, "ahead_s": HOUR, "lookahead": Lookahead(), "levels": (0.9,)}
-    assert np.isnan(growths(load, at=[5, 2 * DAY + 1], **common)[0].factor).all()
-    assert np.isnan(growths(np.zeros(3 * DAY), at=[2 * DAY], **common)[0].factor).all()
+    assert np.isnan(loads_ahead(load, at=[5, 2 * DAY + 1], **common)).all()
+    assert np.isnan(loads_ahead(np.zeros(3 * DAY), at=[2 * DAY], **common)).all()
 
 
 def test_what_comes_later_changes_nothing():

@@ -35,8 +35,7 @@ SIGNALS = st.fixed_dictionaries(
         "ttft_p95_s_per_1k_prompt": maybe(st.floats(0, 2)),
         "itl_p95_s": maybe(st.floats(0, 0.5)),
         "gpu_utilization": maybe(shares),
-        "growth": maybe(st.floats(0.5, 4)),
-        "growth_offset": maybe(st.floats(0, 10)),
+        "ahead": maybe(st.floats(0, 60)),
         "scheduled": maybe(st.integers(0, 60)),
         "ready": maybe(st.integers(0, 60)),
         "requested": st.integers(0, 60),
@@ -103,8 +102,10 @@ def asked(pool: Pool, signals: dict[str, Any]) -> int:
             tracks(replicas, use_known)
             backlog(pool, signals, aim, tracks)
         elif policy == "lookahead":
-            growth = signals["growth"] or 1.0, signals["growth_offset"] or 0.0
-            tracks(load_of(pool, signals, growth, backlog=True) / aim, rates_known(pool, signals))
+            loads = [load_of(pool, signals, backlog=True)]
+            if signals["ahead"] is not None:
+                loads.append(signals["ahead"] + load_of(pool, signals, rates=False, backlog=True))
+            tracks(max(loads) / aim, rates_known(pool, signals))
         elif policy == "scheduled":
             if signals["scheduled"] is None:
                 downs.append((math.inf, False))
@@ -183,19 +184,16 @@ def composite(pool, signals, ready, current, use, ups, downs) -> None:
         downs.append((ready * total / middle if total < score.in_below else current, True))
 
 
-def load_of(pool, signals, growth: tuple[float, float] = (1.0, 0.0), *, backlog: bool = False) -> float:
-    """Replicas at full use, each side grown with its part of the offset."""
-    factor, offset = growth
-    offset /= 2 if pool.capacity.combine == "sum" else 1
+def load_of(pool, signals, *, rates: bool = True, backlog: bool = False) -> float:
+    """Replicas at full use."""
     drain_s = pool.overlay.drain_backlog.total_seconds()
     loads = []
-    for rate, waiting, one, unused in (
+    for rate, waiting, capacity, unused in (
         ("tokens_in_per_s", "waiting_tokens_in", pool.capacity.prefill_tokens_per_s, "decode"),
         ("tokens_out_per_s", "waiting_tokens_out", pool.capacity.decode_tokens_per_s, "prefill"),
     ):
-        capacity = math.inf if pool.role == unused else one
-        grown = max(((signals[rate] or 0) / capacity + offset) * factor - offset, 0)
-        loads.append(grown + ((signals[waiting] or 0) / drain_s / capacity if backlog else 0))
+        total = ((signals[rate] or 0) if rates else 0) + ((signals[waiting] or 0) / drain_s if backlog else 0)
+        loads.append(0.0 if pool.role == unused else total / capacity)
     return sum(loads) if pool.capacity.combine == "sum" else max(loads)
 
 
@@ -244,10 +242,7 @@ def test_a_thousand_lanes_at_once_are_what_each_is_alone(policy):
     pool = spec(
         "unified", "max", {"policy": policy, "rate_window": "0s", "smoothing": "0s", "targets": {"ttft": "500ms"}}
     )
-    lanes, most = (
-        1_000,
-        {"kv_cache_usage": 1, "gpu_utilization": 1, "growth": 3, "growth_offset": 5, "ttft_p95_s": 2, "scheduled": 40},
-    )
+    lanes, most = 1_000, {"kv_cache_usage": 1, "gpu_utilization": 1, "ahead": 60, "ttft_p95_s": 2, "scheduled": 40}
     most |= {"tokens_in_per_s": 30_000, "tokens_out_per_s": 3_000, "waiting_requests": 300, "waiting_tokens_in": 1e6}
     columns = {
         name: np.where(rng.random(lanes) < 0.2, np.nan, rng.uniform(0, top, lanes)) for name, top in most.items()

@@ -27,8 +27,7 @@ TOPS = {
     "ttft_p95_s_per_1k_prompt": 1,
     "itl_p95_s": 0.2,
     "gpu_utilization": 1,
-    "growth": 3,
-    "growth_offset": 3,
+    "ahead": 60,
 }
 COUNTS = {"ready": 60, "starting": 10, "draining": 5, "requested": 60, "floor": 50, "floor_ahead": 50, "scheduled": 40}
 OVERLAYS = [

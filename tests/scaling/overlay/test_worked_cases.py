@@ -83,19 +83,24 @@ def test_scheduled_is_what_the_calendar_says_and_holds_where_it_says_nothing(fir
     assert decision.after[Rule.TRIGGERS].tolist() == [wanted]
 
 
-def test_lookahead_multiplies_the_live_rate_by_the_growth(first):
-    """(2,100 x 1.4 + 21,000 / 300) / 700 = (2,940 + 70) / 700 = 4.3, so 5. Without a growth (2,100 + 70) / 700 = 3.1,
-    so 4."""
+def test_lookahead_is_ready_for_the_load_to_come(first):
+    """2,100 tokens a second are 2.1 replicas at full use, and 3.0 are expected: (3 + 21,000 / 300 / 1,000) / 0.7 = 4.4,
+    so 5. With nothing expected (2.1 + 0.07) / 0.7 = 3.1, so 4."""
     rates = {"tokens_in_per_s": 2_100, "tokens_out_per_s": 0, "waiting_tokens_in": 21_000, "ready": 2}
-    assert first({"policy": "lookahead"}, growth=1.4, **rates).desired.tolist() == [5]
+    assert first({"policy": "lookahead"}, ahead=3.0, **rates).desired.tolist() == [5]
     assert first({"policy": "lookahead"}, **rates).desired.tolist() == [4]
 
 
 def test_lookahead_sees_a_job_start_out_of_nothing(first):
-    """Nothing is live. A growth of 31 with an offset of 0.1 replicas is one of 0.1 x 31 - 0.1 = 3 replicas at full use;
-    at 70 % they take 4.3, so 5."""
+    """Nothing is live, and 3 replicas at full use are expected: 3 / 0.7 = 4.3, so 5."""
     rates = {"tokens_in_per_s": 0, "tokens_out_per_s": 0, "waiting_tokens_in": 0, "ready": 2}
-    assert first({"policy": "lookahead"}, growth=31, growth_offset=0.1, **rates).desired.tolist() == [5]
+    assert first({"policy": "lookahead"}, ahead=3.0, **rates).desired.tolist() == [5]
+
+
+def test_lookahead_keeps_what_serves_the_load_now_though_it_is_about_to_end(first):
+    """2.1 / 0.7 = 3 are needed until it ends."""
+    rates = {"tokens_in_per_s": 2_100, "tokens_out_per_s": 0, "waiting_tokens_in": 0, "ready": 3}
+    assert first({"policy": "lookahead"}, ahead=0.2, **rates).desired.tolist() == [3]
 
 
 CALM = {"tokens_in_per_s": 5_600, "tokens_out_per_s": 100, "waiting_requests": 20, "waiting_tokens_in": 3_000}
