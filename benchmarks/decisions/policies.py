@@ -24,6 +24,8 @@ from scaling.replay.result import ReplayResult
 from scaling.replay.traffic import Stream, Traffic, from_minutes
 
 STEP_S, MINUTE_S = 10.0, 60.0
+TICKS = 2
+"""Decisions a minute."""
 RATE_MINUTES = 3
 WINDOW_MINUTES = 10
 """Others' floors are planned on steps of so many minutes, as the recording's."""
@@ -90,21 +92,26 @@ class Task:
 
     @cached_property
     def expected(self) -> dict[float, Floats]:
-        """By LEVELS, [minutes] the load that `lookahead` expects at the end of a startup, as even as work can be done
-        that may wait for minutes; NaN where the past tells nothing. It looks at the live rate over RATE_MINUTES and at
-        the last minute's, as old as metrics are."""
-        live = [late(live_rate(self.load, minutes), self.conditions) for minutes in (RATE_MINUTES, 1)]
-        made = loads_ahead(
-            self.load,
-            at=np.arange(len(self.load)),
-            step_s=MINUTE_S,
-            ahead_s=self.startup_s,
-            lookahead=Lookahead(),
-            levels=LEVELS,
-            live=live,
-        )
+        """By LEVELS, [minutes, ticks of a minute] the load that `lookahead` expects at the end of a startup, as even as
+        work can be done that may wait for minutes; NaN where the past tells nothing. At each tick it looks at the live
+        rate over RATE_MINUTES and at the last minute's, which are as old as metrics."""
+        age_minutes = float(np.mean(self.conditions.metric_age_s)) / MINUTE_S
+        rates = [live_rate(self.load, minutes) for minutes in (RATE_MINUTES, 1)]
+        made = [
+            loads_ahead(
+                self.load,
+                at=np.arange(len(self.load)),
+                step_s=MINUTE_S,
+                ahead_s=self.startup_s,
+                lookahead=Lookahead(),
+                levels=LEVELS,
+                live=[late(rate, age_minutes - tick / TICKS) for rate in rates],
+            )
+            for tick in range(TICKS)
+        ]
         # A minute short of the wait, for what minutes do not tell.
-        return dict(zip(LEVELS, _levelled(made, int(self.max_wait_s // MINUTE_S) - 1), strict=True))
+        levelled = [_levelled(one, int(self.max_wait_s // MINUTE_S) - 1) for one in made]
+        return dict(zip(LEVELS, np.stack(levelled, axis=-1), strict=True))
 
     def traffic(self, first: int, last: int) -> Traffic:
         """The minutes from `first` to before `last`, by the second where the recording tells them."""
@@ -133,9 +140,8 @@ def live_rate(load: Floats, minutes: int) -> Floats:
     return trailing_mean(load, minutes)[:-1]
 
 
-def late(rate: Floats, conditions: Conditions) -> Floats:
-    """[minutes] a rate as metrics of the mean age tell it, between the minutes."""
-    minutes = float(np.mean(conditions.metric_age_s)) / MINUTE_S
+def late(rate: Floats, minutes: float) -> Floats:
+    """[minutes] the rate so many minutes before each, between the minutes."""
     every = np.arange(len(rate))
     seen: Floats = np.interp(every - minutes, every, rate, left=np.nan)
     return seen
@@ -145,8 +151,8 @@ def run(task: Task, lanes: Sequence[Lane], *, first: int, last: int) -> ReplayRe
     """Every lane from minute `first` to before `last`."""
     made = Lanes(
         tuple(f"{lane.policy} {lane.setting}" for lane in lanes),
-        np.stack([_floors(lane, task, first=first, last=last) for lane in lanes], axis=1),
-        MINUTE_S,
+        np.repeat(np.stack([_floors(lane, task, first=first, last=last) for lane in lanes], axis=1), TICKS, axis=0),
+        MINUTE_S / TICKS,
         np.ones(len(lanes), dtype=np.bool_),
         ahead=_expected(lanes, task, first=first, last=last),
     )
@@ -171,17 +177,19 @@ def _floors(lane: Lane, task: Task, *, first: int, last: int) -> Ints:
     if not (task.waits and lane.variant.level):
         return np.ones(last - first, dtype=np.int64)
     held = round(lane.variant.in_window_s / MINUTE_S)
-    wanted = np.pad(np.nan_to_num(task.expected[lane.variant.level]), (held - 1, 0))[first : last + held - 1]
+    due = np.nan_to_num(task.expected[lane.variant.level][:, 0])
+    wanted = np.pad(due, (held - 1, 0))[first : last + held - 1]
     highest = np.lib.stride_tricks.sliding_window_view(wanted, held).max(axis=-1)
     floors: Ints = np.maximum(np.ceil(highest / lane.utilization - 1e-9), 1).astype(np.int64)
     return floors
 
 
 def _expected(lanes: Sequence[Lane], task: Task, *, first: int, last: int) -> Floats:
-    """[minutes, lanes]"""
-    unknown = np.full(len(task.load), np.nan)
+    """[ticks, lanes]"""
+    unknown = np.full((len(task.load), TICKS), np.nan)
     levels = [0.0 if task.waits else lane.variant.level for lane in lanes]
-    return np.stack([(task.expected[level] if level else unknown)[first:last] for level in levels], axis=1)
+    each = [(task.expected[level] if level else unknown)[first:last].ravel() for level in levels]
+    return np.stack(each, axis=1)
 
 
 def _levelled(expected: Floats, minutes: int) -> Floats:
