@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ import pytest
 import yaml
 
 from pipelines.project import Project, load_project
+from pipelines.publishers.overlay_file import OverlayFacts, PastLoad, write_overlay_facts
+from pipelines.service.board import Board
 from pipelines.service.live import LiveReader, LiveReading
+from pipelines.service.loop import Loop
 from scaling.overlay.signals import Kind
 
 pytestmark = pytest.mark.server
@@ -43,7 +47,7 @@ pools:
     capacity: {{prefill_tokens_per_s: 1000, decode_tokens_per_s: 200}}
     startup: {{p90: 2m}}
     bounds: {{min: 1, max: 40}}
-    overlay: {{targets: {{ttft: 1s, gpu_utilization: 90%}}}}
+    overlay: {{also: [lookahead], targets: {{ttft: 1s, gpu_utilization: 90%}}}}
     target: {{namespace: llm}}
   coders: *pool
 classes:
@@ -124,8 +128,11 @@ def project(folder: Path, url: str) -> Project:
 
 
 @pytest.fixture(scope="module")
-def told(tools: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveReading, LiveReading, Project]]:
-    """What was read after ten seconds of scraping, what then with the server gone, and the project."""
+def told(
+    tools: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[LiveReading, LiveReading, Project, Board]]:
+    """What was read after ten seconds of scraping, what then with the server gone, the project, and what its service
+    decided before that."""
     tools.needs("prometheus")
     folder = tmp_path_factory.mktemp("live")
     with exporter() as port:
@@ -150,17 +157,31 @@ def told(tools: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
             # Until a rate's window is full of samples.
             time.sleep(12)
             before = reader.read()
+            write_overlay_facts(facts(), made.output)
+            loop = Loop(made, lambda: made)
+            board = loop.once()
+            loop.close()
         after = reader.read()
         reader.close()
-        yield before, after, made
+        yield before, after, made, board
+
+
+def facts() -> OverlayFacts:
+    """A week in which assistants had a load of 1.75 replicas all along but for 12 from now to half an hour later."""
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    load = np.full(7 * 288, 1.75)
+    for begins in range(0, len(load), 288):
+        load[begins : begins + 6] = 12.0
+    past = PastLoad(start=now - timedelta(days=7), step_s=300, load=tuple(load.tolist()))
+    return OverlayFacts(as_of=now, past={"assistants": past})
 
 
 def figure(reading: LiveReading, kind: Kind) -> list[float]:
     return [round(float(value), 6) for value in reading.signals.live[kind]]
 
 
-def test_every_source_answers(told: tuple[LiveReading, LiveReading, Project]) -> None:
-    reading, _, _ = told
+def test_every_source_answers(told: tuple[LiveReading, LiveReading, Project, Board]) -> None:
+    reading, _, _, _ = told
     assert [(one.name, one.fault) for one in reading.sources] == [("prod", None)]
     assert reading.faults == ()
 
@@ -219,3 +240,14 @@ def test_without_the_server_all_is_missing_and_the_source_says_why(told: tuple[L
     assert health.fault is not None
     assert "the connection failed" in health.fault
     assert health.last_success_at == before.sources[0].last_success_at
+
+
+def test_a_pool_that_looks_ahead_is_ready_for_what_every_day_brought(
+    told: tuple[LiveReading, LiveReading, Project, Board],
+) -> None:
+    """In two minutes each day went on with 12, which 3 replicas are to bear; coders have no past to look at."""
+    decisions = told[3].decisions
+    votes = {name: {one["name"]: one for one in decisions[name].triggers} for name in ("assistants", "coders")}
+    assert votes["assistants"]["lookahead"]["value"] == pytest.approx(12 / 3, rel=0.1)
+    assert votes["assistants"]["lookahead"]["vote"] == "out"
+    assert votes["coders"]["lookahead"]["value"] == pytest.approx(votes["coders"]["backlog"]["value"])
