@@ -148,6 +148,8 @@ def _examine_trace(source: TraceSource, project: Project, now: datetime) -> dict
         "rejected": found.rejected,
         "examples": found.examples,
         "incomplete_step": found.incomplete_step,
+        "row_interval_s": source.row_interval.total_seconds() if source.row_interval else None,
+        "rows_apart_s": found.rows_apart.total_seconds() if found.rows_apart else None,
         "ahead": ahead,
         "newest_ahead": newest_ahead,
         "classes": classes,
@@ -207,6 +209,12 @@ def _say_trace(source: dict[str, Any]) -> None:
             for entry in source["classes"]
         ),
     )
+    apart, interval = source["rows_apart_s"], source["row_interval_s"]
+    if apart is not None and apart > interval:
+        _say_folded(
+            f"rows are {format_duration(apart)} apart, row_interval is {format_duration(interval)}: most of the time "
+            f"would count as not observed; write row_interval: {format_duration(apart)} if a row is the sum over that"
+        )
     _say_unused(source)
 
 

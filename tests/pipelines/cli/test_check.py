@@ -62,3 +62,25 @@ def test_a_trace_with_a_row_of_the_future_ends_where_ingest_ends_it(gateway, mai
     assert (found["ahead"], found["classes"][0]["steps"]) == (stored["ahead"], stored["steps"]) == (1, 60)
     assert found["classes"][0]["last"] == f"{floor_to_step(last, 5 * MINUTE) - 5 * MINUTE:%FT%TZ}"
     assert f"  1 row stamped after now, {told}" in main("check", cwd=folder).out
+
+
+SUMS = TRACE.replace("    class: chat\n", "    class: chat\n    row_interval: 1m\n")
+
+
+@pytest.mark.parametrize(
+    ("minutes", "told"),
+    [
+        # Five minutes apart, with an hour missing and one row out of place.
+        ([*range(0, 300, 5), *range(360, 600, 5), 303], ["rows are 5m apart, row_interval is 1m"]),
+        # A minute apart, and most of them without a row.
+        ([n + m for n in range(0, 600, 20) for m in (0, 1)], []),
+    ],
+)
+def test_a_row_interval_shorter_than_rows_are_apart_is_told(gateway, main, minutes, told):
+    t0 = datetime(2026, 11, 3, tzinfo=UTC)
+    folder = gateway(SUMS, [(t0 + n * MINUTE, 5, 1) for n in minutes])
+    ran = main("check", "--now", "2026-11-03T10:00:00Z", cwd=folder)
+    assert ran.code == 0
+    remarks = [line.strip() for line in ran.out.splitlines() if ", row_interval is " in line]
+    assert [line.partition(":")[0] for line in remarks] == told
+    assert all(line.endswith("write row_interval: 5m if a row is the sum over that") for line in remarks)
