@@ -113,13 +113,13 @@ def _by_mix(rates: Floats) -> Iterator[Floats]:
 
 
 def _mix(rates: Floats) -> Floats:
-    mix: Floats = np.log(np.maximum(rates[:, 1], 1e-9) / np.maximum(rates[:, 0], 1e-9))
+    mix: Floats = np.log(np.maximum(rates[:, 1], _NOTHING) / np.maximum(rates[:, 0], _NOTHING))
     return mix
 
 
 def _edge(rates: Floats, pool: Pool, onsets: int | None = None) -> QueueEdge:
     served = np.median(rates, axis=0)
-    if min(served[METRICS.index(metric)] for metric in pool.metrics) <= 0:
+    if min(served[METRICS.index(metric)] for metric in pool.metrics) <= _NOTHING:
         raise DataError(
             "replicas served no tokens of a kind that the capacity is given in",
             where="the history of the pool",
