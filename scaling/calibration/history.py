@@ -27,6 +27,9 @@ _REACHED = timedelta(hours=1)
 
 _WIDE = 1.3
 
+_NOTHING = 1e-9
+"""Tokens a second that count as none."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class QueueEdge:
