@@ -9,12 +9,11 @@ from datetime import datetime, timedelta
 import numpy as np
 import polars as pl
 
-from floorcast.config import Config
 from floorcast.errors import DataError, NotFoundError
 from floorcast.event import Window
 from floorcast.units import ceil_to_step, format_duration
 from pipelines.project import Project
-from pipelines.stages.common import read_stored
+from pipelines.stages.common import planned_on, read_stored
 from scaling.capacity import Floats, Ints
 from scaling.effective import LOOK_BACK, cached_shares, effective_history
 from scaling.replay.compare import Comparison, compare
@@ -125,15 +124,6 @@ def named_pools(project: Project, named: Sequence[str] | None) -> list[str]:
             remedy=f"name one of {', '.join(served)}",
         )
     return list(named or served)
-
-
-def planned_on(config: Config) -> dict[str, list[str]]:
-    """By pool the classes that its floors are planned for, where there are any."""
-    planned = {
-        name: [one for one in config.classes if any(config.pool_of(one, metric) == name for metric in pool.metrics)]
-        for name, pool in config.pools.items()
-    }
-    return {name: classes for name, classes in planned.items() if classes}
 
 
 def traffic_of(

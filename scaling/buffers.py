@@ -55,7 +55,7 @@ class RoundUp(Buffer):
     value: float = 1
 
     def apply(self, replicas: Floats) -> Floats:
-        return _whole(replicas)
+        return whole_replicas(replicas)
 
     def text(self, before: float, after: float) -> str:
         return f"-> {after:g} replica{'' if after == 1 else 's'}"
@@ -72,7 +72,7 @@ class ZoneLoss(Buffer):
     name = "zone_loss"
 
     def apply(self, replicas: Floats) -> Floats:
-        return _whole(replicas * self.value / (self.value - 1))
+        return whole_replicas(replicas * self.value / (self.value - 1))
 
     def text(self, before: float, after: float) -> str:
         return f"zone loss, 1 of {self.value:g}: {before:g} x {self.value:g} / {self.value - 1:g} -> {after:g}"
@@ -85,7 +85,7 @@ class Rollout(Buffer):
     name = "rollout"
 
     def apply(self, replicas: Floats) -> Floats:
-        return replicas + self.value if self.value >= 1 else _whole(replicas / (1 - self.value))
+        return replicas + self.value if self.value >= 1 else whole_replicas(replicas / (1 - self.value))
 
     def text(self, before: float, after: float) -> str:
         if self.value >= 1:
@@ -144,7 +144,7 @@ def apply_buffers(required: npt.ArrayLike, buffers: Sequence[Buffer]) -> tuple[F
     return tuple(after)
 
 
-def _whole(replicas: Floats) -> Floats:
+def whole_replicas(replicas: Floats) -> Floats:
     """Up to whole numbers. Float noise does not buy a replica: a number within 1e-9 of a whole one, relative, is it."""
     whole: Floats = np.maximum(np.ceil(replicas - _ROUNDING * np.maximum(replicas, 1)), 0)
     return whole

@@ -8,9 +8,12 @@ import textwrap
 from datetime import datetime, timedelta
 from typing import Any
 
-from floorcast.columns import Metric
+import polars as pl
+
+from floorcast.columns import DEMAND, Metric, empty
 from floorcast.source import PrometheusSource, SqlSource, TraceSource
 from floorcast.units import format_duration
+from pipelines.cli.check_magnitudes import busiest_of_pools, rates_of_classes, said_rates
 from pipelines.cli.output import say, say_table
 from pipelines.project import Project
 from pipelines.stages.common import count
@@ -31,12 +34,19 @@ def examine(project: Project, now: datetime) -> dict[str, Any]:
     from pipelines.stages.startups import said_startups, with_measured_startups
 
     project = with_measured_startups(project, project.as_of(now))
-    sources = [_examine(source, project, now) for source in project.config.sources]
+    read = [_examine(source, project, now) for source in project.config.sources]
+    sources = [document for document, _ in read]
+    demand = pl.concat([empty(DEMAND), *(one for _, one in read)])
+    for document, one in read:
+        rates = rates_of_classes(one, project.config.step)
+        for entry in document["classes"]:
+            entry["tokens_per_s"] = rates.get(entry["class"])
     seen = {entry["class"] for source in sources for entry in source["classes"] if entry["first"]}
     return {
         "config": str(project.file),
         "mode": project.config.mode,
         "pools": {name: format_duration(project.config.lead(name)) for name in project.config.pools},
+        "busiest": busiest_of_pools(project.config, demand, now=now),
         "startups": said_startups(project),
         "capacity_contradicted": stored_contradictions(project, now),
         "calendars": {
@@ -50,7 +60,10 @@ def examine(project: Project, now: datetime) -> dict[str, Any]:
     }
 
 
-def _examine(source: TraceSource | PrometheusSource | SqlSource, project: Project, now: datetime) -> dict[str, Any]:
+def _examine(
+    source: TraceSource | PrometheusSource | SqlSource, project: Project, now: datetime
+) -> tuple[dict[str, Any], pl.DataFrame]:
+    """What it holds, and the DEMAND that was read for that."""
     if isinstance(source, PrometheusSource):
         return _examine_live(source, project, now)
     if isinstance(source, SqlSource):
@@ -58,13 +71,14 @@ def _examine(source: TraceSource | PrometheusSource | SqlSource, project: Projec
     return _examine_trace(source, project, now)
 
 
-def _examine_live(source: PrometheusSource, project: Project, now: datetime) -> dict[str, Any]:
+def _examine_live(source: PrometheusSource, project: Project, now: datetime) -> tuple[dict[str, Any], pl.DataFrame]:
     from pipelines.sources import examine as examine_live
+    from pipelines.sources import import_prometheus
     from pipelines.sources.prometheus.client import address
     from pipelines.sources.prometheus.presets import COUNTERS
 
-    classes = []
-    for one in examine_live(source, project.config.classes, now):
+    config, classes = project.config, []
+    for one in examine_live(source, config.classes, now):
         tokens = [counter for counter in one.counters if counter.metric in COUNTERS[:2]]
         firsts = [counter.first for counter in tokens if counter.first]
         lasts = [counter.last for counter in tokens if counter.last]
@@ -89,17 +103,19 @@ def _examine_live(source: PrometheusSource, project: Project, now: datetime) -> 
                 "missing": list(one.missing),
             }
         )
+    day = import_prometheus(source, classes=config.classes, step=config.step, start=now - timedelta(days=1), end=now)
+    demand = pl.concat([empty(DEMAND), *(chunk.demand for chunk in day)])
     about = {"source": source.name, "kind": source.kind, "url": address(source)}
-    return about | {"asked_for": "queries" if source.queries else source.preset, "classes": classes}
+    return about | {"asked_for": "queries" if source.queries else source.preset, "classes": classes}, demand
 
 
-def _examine_sql(source: SqlSource, project: Project, now: datetime) -> dict[str, Any]:
+def _examine_sql(source: SqlSource, project: Project, now: datetime) -> tuple[dict[str, Any], pl.DataFrame]:
     from pipelines.sources.sql.examine import examine_sql
     from pipelines.sources.sql.importer import as_trace
     from pipelines.sources.traces.result import check_reject_share
 
     config = project.config
-    found = examine_sql(source, classes=list(config.classes), step=config.step, now=now, base=project.base)
+    found, demand = examine_sql(source, classes=list(config.classes), step=config.step, now=now, base=project.base)
     check_reject_share(
         as_trace(source),
         rejected=found.rejected,
@@ -118,10 +134,10 @@ def _examine_sql(source: SqlSource, project: Project, now: datetime) -> dict[str
         }
         for one in found.classes
     ]
-    return {"source": source.name, "kind": source.kind, **document, "classes": classes}
+    return {"source": source.name, "kind": source.kind, **document, "classes": classes}, demand
 
 
-def _examine_trace(source: TraceSource, project: Project, now: datetime) -> dict[str, Any]:
+def _examine_trace(source: TraceSource, project: Project, now: datetime) -> tuple[dict[str, Any], pl.DataFrame]:
     from pipelines.stages.reading import is_present, read_trace
 
     config = project.config
@@ -141,7 +157,7 @@ def _examine_trace(source: TraceSource, project: Project, now: datetime) -> dict
                 "allows": next(words for need, words in NEEDS if history is None or history >= need),
             }
         )
-    return {
+    document = {
         "source": source.name,
         "kind": source.kind,
         "rows": found.rows_read,
@@ -154,12 +170,14 @@ def _examine_trace(source: TraceSource, project: Project, now: datetime) -> dict
         "newest_ahead": newest_ahead,
         "classes": classes,
     }
+    return document, found.demand
 
 
 def say_examined(found: dict[str, Any], project: Project) -> None:
     say(f"{found['config']}: valid, mode {found['mode']}")
     for pool, lead in found["pools"].items():
         say(f"  pool {pool}: lead time {lead}, serves {', '.join(project.config.classes_of(pool))}")
+        _say_busiest(found["busiest"].get(pool), project, pool)
         if pool in found["startups"]:
             say(f"    startup: {found['startups'][pool]}")
         for entry in found["capacity_contradicted"].get(pool, ()):
@@ -180,6 +198,24 @@ def say_examined(found: dict[str, Any], project: Project) -> None:
         _say_folded(untold)
     for name in found["classes_without_demand"]:
         _say_folded(f"class {name}: no demand in any source; floors will be {_fallback(project, name)}")
+
+
+def _say_busiest(busiest: dict[str, Any] | None, project: Project, pool: str) -> None:
+    if busiest is None:
+        return
+    bounds, needed = project.config.pools[pool].bounds, count(busiest["replicas"], "replica")
+    say(f"    about {needed} at the busiest step, {_clock(busiest['step'])} (bounds {bounds.min} to {bounds.max})")
+    if busiest["replicas"] > bounds.max:
+        _say_folded(
+            f"  that is more than bounds.max: check the units (tokens, not thousands of them; capacity in tokens per "
+            f"second of one replica; row_interval where rows are sums), or raise bounds.max above {bounds.max}"
+        )
+
+
+def _say_rates(source: dict[str, Any]) -> None:
+    for entry in source["classes"]:
+        if entry["tokens_per_s"] is not None:
+            _say_folded(f"{entry['class']}: {said_rates(entry['tokens_per_s'])}")
 
 
 def _fallback(project: Project, workload_class: str) -> str:
@@ -209,6 +245,7 @@ def _say_trace(source: dict[str, Any]) -> None:
             for entry in source["classes"]
         ),
     )
+    _say_rates(source)
     apart, interval = source["rows_apart_s"], source["row_interval_s"]
     if apart is not None and apart > interval:
         _say_folded(
@@ -229,6 +266,7 @@ def _say_sql(source: dict[str, Any]) -> None:
             for entry in source["classes"]
         ),
     )
+    _say_rates(source)
     _say_unused(source)
 
 
@@ -266,6 +304,8 @@ def _say_live(source: dict[str, Any]) -> None:
         for counter in entry["counters"]:
             if counter["names"]:
                 _say_folded(f"{counter['metric']} is {', then '.join(counter['names'])}")
+        if entry["tokens_per_s"] is not None:
+            _say_folded(f"last day: {said_rates(entry['tokens_per_s'])}")
         _say_signals(entry["signals"])
         for missing in entry["missing"]:
             _say_folded(f"missing: {missing}")

@@ -51,8 +51,9 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Validate the configuration and read every source without storing anything.
 
-        Prints what each source holds for each class, the rows it would reject, and what is missing for a forecast. Of a
-        live server: which metrics it has, how much of them, and what they say now.
+        Prints what each source holds for each class, its tokens per second, the rows it would reject, what is missing
+        for a forecast, and about how many replicas the busiest step takes of each pool. Of a live server: which metrics
+        it has, how much of them, and what they say now. Of a server and a database: the last day's tokens per second.
 
         \b
         Example:

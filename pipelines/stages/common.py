@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from floorcast.columns import Metric
+from floorcast.config import Config
 from floorcast.event import Window
 from floorcast.source import PrometheusSource
 from floorcast.types import Frozen
@@ -35,6 +36,15 @@ class StageResult(Frozen):
     @property
     def summary(self) -> str:
         return ", ".join(f"{name} {value}" for name, value in self.model_dump(mode="json").items())
+
+
+def planned_on(config: Config) -> dict[str, list[str]]:
+    """By pool the classes that its floors are planned for, where there are any."""
+    planned = {
+        name: [one for one in config.classes if any(config.pool_of(one, metric) == name for metric in pool.metrics)]
+        for name, pool in config.pools.items()
+    }
+    return {name: classes for name, classes in planned.items() if classes}
 
 
 def run_id(kind: str, as_of: datetime) -> str:

@@ -18,8 +18,8 @@ from forecasting.cleaning import aligned
 from forecasting.past_pools import Member, past_quantiles
 from forecasting.series import Series
 from pipelines.project import Project
-from pipelines.replay import PAST, planned_on, required_by_step, traffic_of
-from pipelines.stages.common import StageResult, read_series, run_id
+from pipelines.replay import PAST, required_by_step, traffic_of
+from pipelines.stages.common import StageResult, planned_on, read_series, run_id
 from pipelines.stages.tuned import tunings_of
 from scaling.calendar import limits
 from scaling.demand import METRICS

@@ -51,8 +51,9 @@ class ExaminedSql(Frozen):
 
 def examine_sql(
     source: SqlSource, *, classes: Collection[str], step: timedelta, now: datetime, base: Path
-) -> ExaminedSql:
-    """Connect and look. Raises as `import_sql`, but for rows that cannot be used, which are only counted."""
+) -> tuple[ExaminedSql, pl.DataFrame]:
+    """Connect and look: what there is, and the DEMAND of the last day. Raises as `import_sql`, but for rows that cannot
+    be used, which are only counted."""
     trace = as_trace(source).model_copy(update={"max_reject_share": 1.0})
     names = layout_of(trace, step=step, classes=classes).named
     columns = _columns(source, now, base=base)
@@ -66,7 +67,8 @@ def examine_sql(
     ends = read(times, _ends(source, time_column, now), "ends.parquet")
     day = read_rows(source, trace, floor_to_step(now - _DAY, step), now, classes=classes, step=step, base=base)
     ahead, newest_ahead = rows_ahead(source, now, classes=classes, step=step, base=base)
-    return ExaminedSql(
+    demand = empty(DEMAND) if day is None else day.demand
+    examined = ExaminedSql(
         columns=columns,
         zone="tz=" in columns[time_column],
         first=None if ends is None else ends.first_time,
@@ -76,8 +78,9 @@ def examine_sql(
         examples={} if day is None else day.examples,
         ahead=ahead,
         newest_ahead=newest_ahead,
-        classes=tuple(_class(name, empty(DEMAND) if day is None else day.demand) for name in names),
+        classes=tuple(_class(name, demand) for name in names),
     )
+    return examined, demand
 
 
 def _columns(source: SqlSource, now: datetime, *, base: Path) -> dict[str, str]:

@@ -84,3 +84,40 @@ def test_a_row_interval_shorter_than_rows_are_apart_is_told(gateway, main, minut
     remarks = [line.strip() for line in ran.out.splitlines() if ", row_interval is " in line]
     assert [line.partition(":")[0] for line in remarks] == told
     assert all(line.endswith("write row_interval: 5m if a row is the sum over that") for line in remarks)
+
+
+def test_it_tells_how_much_there_is_and_what_that_takes(gateway, main):
+    """Sums of a minute, ten minutes of them. Tokens in: 600,000 a minute, 10,000/s, in the second five minutes three
+    times that; mean 20,000/s. Tokens out are half as many.
+
+    Busiest 30,000 in and 15,000 out take (30,000 / 5,000 + 15,000 / 2,500) / 0.75 = 12 / 0.75 = 16 replicas.
+    """
+    t0 = datetime(2026, 11, 3, tzinfo=UTC)
+    rows = [(t0 + n * MINUTE, 600_000 * times, 300_000 * times) for n in range(10) for times in [1 if n < 5 else 3]]
+    sums = SUMS.replace(
+        "decode_tokens_per_s: 2500", "decode_tokens_per_s: 2500, target_utilization: 0.75, combine: sum"
+    )
+    folder = gateway(sums, rows)
+    ran = main("check", "--now", "2026-11-03T10:00:00Z", cwd=folder)
+    assert ran.code == 0
+    assert "  chat: mean 20,000 in and 10,000 out, busiest 30,000 in and 15,000 out tokens/s\n" in ran.out
+    assert "    about 16 replicas at the busiest step, 2026-11-03 00:05 UTC (bounds 1 to 40)\n" in ran.out
+    assert "more than bounds.max" not in ran.out
+    found = json.loads(main("check", "--json", "--now", "2026-11-03T10:00:00Z", cwd=folder).out)
+    assert found["busiest"] == {"pool": {"replicas": 16, "step": "2026-11-03T00:05:00Z"}}
+    told = found["sources"][0]["classes"][0]["tokens_per_s"]
+    assert told["mean"] == pytest.approx({"tokens_in": 20_000, "tokens_out": 10_000})
+    assert told["busiest"] == pytest.approx({"tokens_in": 30_000, "tokens_out": 15_000})
+    gateway(sums.replace("max: 40", "max: 15"), rows)
+    ran = main("check", "--now", "2026-11-03T10:00:00Z", cwd=folder)
+    assert "that is more than bounds.max: check the units" in ran.out
+
+
+def test_a_database_is_told_by_its_last_day(gateway, main):
+    """Five rows of 300 tokens in a step of 300 s are 5 tokens/s; the other of the two steps has no row."""
+    t0 = datetime(2026, 11, 3, 9, 50, tzinfo=UTC)
+    folder = gateway(SQL, [(t0 + n * MINUTE, 300, 60) for n in range(5)])
+    ran = main("check", "--now", "2026-11-03T10:00:00Z", cwd=folder)
+    assert ran.code == 0
+    assert "busiest 5 in and 1 out tokens/s" in ran.out
+    assert "about 1 replica at the busiest step, 2026-11-03 09:50 UTC" in ran.out

@@ -69,6 +69,9 @@ def test_piped_it_tells_all_of_it_in_whole_lines(command: list[str]) -> None:
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "  tokens_in is vllm:prompt_tokens_total, then vllm:prompt_tokens\n" in printed
     assert "  missing: tokens_in, tokens_out: 2d of history; a weekly shape needs 21d\n" in printed
+    assert re.search(
+        r"\n  last day: mean [\d,.]+ in and [\d,.]+ out, busiest [\d,.]+ in and [\d,.]+ out tokens/s\n", printed
+    )
     assert "s3cret" not in printed
 
 

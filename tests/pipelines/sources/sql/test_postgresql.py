@@ -219,7 +219,7 @@ def _running(server: Any, work: Callable[[], list[Chunk]]) -> Iterator[tuple[int
 
 def test_examining_shows_columns_ends_counts_and_rows_ahead(gateway: Gateway, filled: Any, tmp_path: Path) -> None:
     filled.run('UPDATE "LiteLLM_SpendLogs" SET prompt_tokens = NULL WHERE request_id::int % 2 = 1')
-    found = examine_sql(
+    found, demand = examine_sql(
         gateway(filled), classes=["chat", "code"], step=5 * MINUTE, now=T0 + 10 * HOUR + MINUTE, base=tmp_path
     )
     assert list(found.columns) == list(COLUMNS.values())
@@ -227,4 +227,5 @@ def test_examining_shows_columns_ends_counts_and_rows_ahead(gateway: Gateway, fi
     assert (found.first, found.last) == (T0, T0 + 10 * HOUR + timedelta(seconds=40))
     assert (found.rows, found.rejected) == (1803, {"missing_tokens": 901})
     assert {one.workload_class: one.requests for one in found.classes} == {"chat": 900, "code": 0}
+    assert demand.filter(workload_class="chat")["requests"].sum() == 900
     assert (found.ahead, found.newest_ahead) == (597, T0 + timedelta(seconds=20 * (ROWS - 2)))
