@@ -6,9 +6,11 @@ import json
 import signal
 import sys
 from types import FrameType
+from typing import Annotated
 
 import typer
 
+from floorcast import __version__
 from floorcast.errors import FloorcastError
 from pipelines.cli import (
     backtest,
@@ -40,7 +42,6 @@ TERMINATED = 143
 
 app = typer.Typer(
     name="floorcast",
-    help="Forecasts the token traffic of LLM inference fleets and publishes minimum replicas.",
     epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
@@ -51,6 +52,21 @@ for module in (
     *(setup, demo, stages, cycle, serve, rbac, explain, diff, whatif, status, calibrate, backtest, replay, tune, cost),
 ):
     module.register(app)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"floorcast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Forecasts the token traffic of LLM inference fleets and publishes minimum replicas."""
 
 
 def main() -> None:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, project_of
-from pipelines.cli.output import say
+from pipelines.cli.options import DEFAULT_CONFIG, ConfigOption, DataOption, JsonOption, project_of
+from pipelines.cli.output import say, say_json
 
 AccountOption = Annotated[str, typer.Option("--service-account", help="The service account of its pods.")]
 NamespaceOption = Annotated[str, typer.Option("--namespace", help="Its namespace.")]
@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
         data: DataOption = None,
         service_account: AccountOption = "floorcast",
         namespace: NamespaceOption = "floorcast",
+        as_json: JsonOption = False,
     ) -> None:
         """Print what the configuration's Kubernetes publishers must be allowed, as Roles and RoleBindings.
 
@@ -49,4 +50,7 @@ def register(app: typer.Typer) -> None:
                 where=str(config),
                 remedy="add one under `publishers`; nothing else in floorcast talks to a cluster",
             )
+        if as_json:
+            say_json({"apiVersion": "v1", "kind": "List", "items": manifests})
+            return
         say(yaml.safe_dump_all(manifests, sort_keys=False, explicit_start=True).rstrip())

@@ -9,6 +9,7 @@ import shutil
 import pytest
 import typer
 
+from floorcast import __version__
 from floorcast.parsing import parse_config
 from pipelines.cli.main import app
 from pipelines.publishers.schedule import read_schedule
@@ -44,8 +45,12 @@ def test_help_shows_an_example(command, main, tmp_path):
     ran = main(command, "--help", cwd=tmp_path)
     assert (ran.code, ran.err) == (0, "")
     assert re.search(rf"Example:\n +floorcast {command}\b", ran.out)
-    # What rbac prints is YAML for kubectl as it is.
-    assert "--json" in ran.out or command == "rbac"
+    assert "--json" in ran.out
+
+
+def test_it_tells_its_version(main, tmp_path):
+    ran = main("--version", cwd=tmp_path)
+    assert (ran.code, ran.out, ran.err) == (0, f"floorcast {__version__}\n", "")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import kubernetes_validate
@@ -50,6 +51,13 @@ def test_each_publisher_has_a_role_of_its_own(config):
     printed = CliRunner().invoke(app, ["rbac", "--config", config(publishers=publishers)])
     names = [one["metadata"]["name"] for one in yaml.safe_load_all(printed.stdout)]
     assert names == ["floorcast-keda", "floorcast-keda", "floorcast-plain", "floorcast-plain"]
+
+
+def test_as_json_it_is_one_list_that_kubectl_takes(config):
+    words = ["rbac", "--config", config()]
+    said = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert (said["apiVersion"], said["kind"]) == ("v1", "List")
+    assert said["items"] == list(yaml.safe_load_all(CliRunner().invoke(app, words).stdout))
 
 
 def test_without_such_a_publisher_there_is_nothing_to_allow(config):
