@@ -21,6 +21,10 @@ _WORDS = {
     "missing": "is missing",
     "too_short": "is empty",
     "extra_forbidden": "unknown key",
+    "tuple_type": "should be a list",
+    "float_parsing": "should be a number",
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
 }
 """In place of pydantic's own, which speaks of fields and tuples."""
 
@@ -35,7 +39,22 @@ _REMEDIES = {
     "dict_type": "write a mapping of keys, as in the example of `floorcast init`",
     "tuple_type": "write a list, as in [a, b]",
     "too_short": "give at least one",
+    "float_parsing": "write a number, without a unit",
+    "float_type": "write a number, without a unit",
+    "int_parsing": "write a whole number, without a unit",
+    "int_from_float": "write a number without a fraction",
+    "int_type": "write a whole number, without a unit",
+    "bool_parsing": "write true or false",
+    "bool_type": "write true or false",
+    "string_type": "write a text, in quotes where it looks like a number",
 }
+
+_AMOUNT = re.compile(
+    r"\s*(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?\s*([%kM]?)(?:\s*(?:tokens?|requests?|replicas?|gpus?))?(?:/s)?\s*",
+    re.IGNORECASE,
+)
+_TIMES = {"": 1, "%": 0.01, "k": 1e3, "m": 1e6}
+"""A number as people write it, as in `95%`, `3,000/s` or `12k`. Per minute it would be another."""
 
 _UNSHOWN = {"missing", "value_error", "extra_forbidden", "model_type", "model_attributes_type", "dict_type"}
 """Faults that need no value to be understood. That of an unknown key may be a misspelt key's password."""
@@ -145,12 +164,13 @@ def _describe(fault: ErrorDetails, *, node: yaml.MappingNode, file: str, put: Ma
         # pydantic names the kind of the entry after its position; the file does not.
         del path[2:3]
     context = fault.get("ctx", {})
-    hint = context.get("hint") or _hint(fault)
+    secret = bool(_SECRETS & set(path))
+    hint = context.get("hint") or (None if secret else _hint(fault))
     # What concerns several keys is found by the whole, which says where to look.
     path += context.get("at", ())
     remedy = hint or _REMEDIES.get(fault["type"], "correct it as the message says")
     message = _WORDS.get(fault["type"]) or fault["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    value = "" if fault["type"] in _UNSHOWN or _SECRETS & set(path) else _shown(fault["input"])
+    value = "" if secret or fault["type"] in _UNSHOWN else _shown(fault["input"])
     if fault["type"] == "extra_forbidden":
         near = _near_key(path)
         remedy = f"did you mean `{near}`?" if near else f"known keys here: {', '.join(sorted(_known_keys(path[:-1])))}"
@@ -177,12 +197,18 @@ def _apart(faults: Sequence[ErrorDetails]) -> Iterator[ErrorDetails]:
 
 
 def _hint(fault: ErrorDetails) -> str | None:
-    """What was likely meant: a share in percent, or the nearest of the words there are."""
+    """What was likely meant: a share in percent, a number with its unit, a list of one, or the nearest of the words."""
     value, context = fault["input"], fault.get("ctx", {})
     if fault["type"] in ("less_than", "less_than_equal") and isinstance(value, int | float):
         # From 2 on: 1.5 is rather a share that is too large than 1.5 %.
         if max(context.get("le", 0), context.get("lt", 0)) <= 1 and 2 <= value <= 100:
             return f"did you mean {value / 100:g}, which is {value:g} %?"
+    elif fault["type"] == "tuple_type" and isinstance(value, str | int | float):
+        return f"write [{value}]"
+    elif fault["type"] in ("float_parsing", "int_parsing") and (meant := _AMOUNT.fullmatch(str(value))):
+        number = round(float(meant[1].replace(",", "") + (meant[2] or "")) * _TIMES[meant[3].lower()], 9)
+        if number.is_integer() or fault["type"] == "float_parsing":
+            return f"write {int(number) if number.is_integer() else number}"
     elif fault["type"] == "literal_error" and isinstance(value, str):
         words = re.findall(r"'([^']*)'", str(context["expected"]))
         near = [word for word in words if len(value) > 2 and (word.startswith(value) or value.startswith(word))]

@@ -114,6 +114,34 @@ def test_a_fault_says_what_where_and_what_to_do(data: object, what: str, remedy:
 
 
 @pytest.mark.parametrize(
+    ("path", "value", "remedy"),
+    [
+        (("overlay", "lookahead", "quantile"), "95%", "write 0.95"),
+        (("overlay", "lookahead", "quantile"), "99.99999%", "write 0.9999999"),
+        (("overlay", "also"), "lookahead", "write [lookahead]"),
+        (("bounds", "max"), "30 replicas", "write 30"),
+        (("bounds", "max"), "30.5%", "write a whole number, without a unit"),
+        (("bounds", "max"), 30.5, "write a number without a fraction"),
+        (("capacity", "prefill_tokens_per_s"), "3,000/s", "write 3000"),
+        (("capacity", "prefill_tokens_per_s"), "1.1M", "write 1100000"),
+        # Another unit, or what may be a decimal comma: not to be guessed.
+        (("capacity", "prefill_tokens_per_s"), "3000/min", "write a number, without a unit"),
+        (("capacity", "prefill_tokens_per_s"), "1,5", "write a number, without a unit"),
+    ],
+)
+def test_a_value_of_the_wrong_type_has_the_remedy_that_it_shows(path, value, remedy) -> None:
+    data = changed(*POOL, "overlay", to={"lookahead": {}})
+    inner = data["pools"]["chat-70b"]
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    with pytest.raises(ConfigError) as caught:
+        parse(data)
+    assert str(caught.value).endswith(f"(value {value!r})\n  remedy: {remedy}")
+    assert "tuple" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("data", "remedy"),
     [
         (changed(*POOL, "bounds", to={"min": 2, "maxx": 9}), "did you mean `max`?"),
@@ -176,6 +204,7 @@ SECRET = "s3cret"
         (SQL | {"databse": f"postgresql://u:{SECRET}@db/x"}, "did you mean `database`?"),
         (SQL | {"database": f"mysql://u:{SECRET}@db/x"}, "only PostgreSQL"),
         (SQL | {"database": ["${SECRET}"]}, "sources.0.database"),
+        (PROMETHEUS | {"bearer_token": SECRET, "copies": {"a": SECRET}}, "should be a list"),
         (PROMETHEUS | {"basic_auth": {"username": "u", "pasword": "${SECRET}"}}, "did you mean `password`?"),
         (PROMETHEUS | {"basic_auth": "u:${SECRET}"}, "sources.0.basic_auth"),
         (PROMETHEUS | {"baerer_token": "${SECRET}"}, "did you mean `bearer_token`?"),
