@@ -68,7 +68,7 @@ def _closed(required: pl.DataFrame, step: timedelta) -> pl.DataFrame:
 
 def _add_bounds(fig: go.Figure, bounds: Bounds, *, peak: float) -> None:
     """Lines at both bounds. An upper bound far above the floors is left out of view; panning finds it."""
-    fig.update_yaxes(range=[0, max(1.0, bounds.min, bounds.max if bounds.max <= 2 * peak else peak) * 1.12])
+    fig.update_yaxes(range=[0, max(1.0, bounds.min, peak, bounds.max if bounds.max <= 2 * peak else 0) * 1.12])
     for name, value in (("min", bounds.min), ("max", bounds.max)):
         if value == 0:
             continue

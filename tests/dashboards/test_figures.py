@@ -170,6 +170,10 @@ def test_bounds_and_now_are_lines() -> None:
     assert fig.layout.yaxis.range[1] > 4
 
 
+def test_what_a_short_pool_requires_is_not_cut_off_at_its_upper_bound() -> None:
+    assert plan(floors((0, 4, 6.5, "fresh")), Bounds(min=1, max=4)).layout.yaxis.range[1] > 6.5
+
+
 def test_a_far_upper_bound_does_not_flatten_the_floors() -> None:
     assert plan(floors((0, 3, 2.5, "fresh")), Bounds(min=0, max=500)).layout.yaxis.range[1] < 6
 
