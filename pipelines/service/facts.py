@@ -15,9 +15,10 @@ from pipelines.publishers.overlay_file import FILE, OverlayFacts, PastLoad, read
 from pipelines.service.publication import Stamp, stamp_of
 from scaling.capacity import Floats, full_load
 from scaling.overlay.growth import loads_ahead, trailing_mean
-from scaling.overlay.settings import RATES
+from scaling.overlay.settings import RATES, Settings
 from scaling.overlay.signals import Signals
-from scaling.overlay.smoothing import Observed
+from scaling.overlay.smoothing import observe
+from scaling.overlay.state import State
 from scaling.tuning.candidates import with_settings
 
 _BUDGET_S = 0.1
@@ -82,9 +83,13 @@ class Expectations:
         }
         self._found = {name: found for name, found in self._found.items() if name in self._past}
 
-    def read(self, live: Signals, observed: Observed, now: datetime) -> Floats:
-        """[lanes] replicas at full use, from the rates just now and their means `observed`; NaN where the past tells
-        none."""
+    def read(self, live: Signals, state: State, settings: Settings, now_s: float, now: datetime) -> Floats:
+        """[lanes] replicas at full use, from the rates just now and their means as the overlay will have them at
+        `now_s`, its time; NaN where the past tells none."""
+        expected = np.full(self._lanes, np.nan)
+        if not self._past:
+            return expected
+        observed, _ = observe(live, state, settings, now_s)
         end = self._monotonic() + _BUDGET_S
         never = now - 2 * _LASTS
         for name in sorted(self._past, key=lambda one: self._found.get(one, (never, np.nan))[0]):
@@ -95,7 +100,6 @@ class Expectations:
             self._found[name] = now, expected_load(load, past, pool, seen=seen, now=now)
             if self._monotonic() > end:
                 break
-        expected = np.full(self._lanes, np.nan)
         for name, (at, found) in self._found.items():
             if abs(now - at) <= _LASTS:
                 expected[self._past[name][0]] = found

@@ -26,7 +26,6 @@ from pipelines.service.publishing import Publishing
 from pipelines.service.saving import Saving
 from pipelines.service.telling import Teller
 from pipelines.service.tick import fleet_of, tick
-from scaling.overlay.smoothing import observe
 
 _CLOCKS_APART = timedelta(minutes=1)
 _SAVE_WITHIN_S = 5.0
@@ -120,8 +119,8 @@ class Loop:
         )
         if self._facts.changed():
             self._tune()
-        observed, _ = observe(reading.signals, self._memory.state, self._fleet.settings, clock.overlay_s)
-        ahead = self._expectations.read(reading.signals, observed, now)
+        state, settings = self._memory.state, self._fleet.settings
+        ahead = self._expectations.read(reading.signals, state, settings, clock.overlay_s, now)
         ticked = tick(
             self._fleet,
             self._gridded(publication),

@@ -80,8 +80,8 @@ def wishes(signals: Signals, observed: Observed, settings: Settings, current: Fl
 
 
 def _loads(observed: Observed, settings: Settings, signals: Signals) -> _Loads:
-    """The token rates against the capacity of one replica: alone, with what waits served within the time for it, with
-    the rates grown as the forecast sees it, and over the panic window. Formulas of `scaling.capacity`."""
+    """The token rates against the capacity of one replica: alone, with what waits served within the time for it, the
+    latter of the load ahead where that is more, and over the panic window. Formulas of `scaling.capacity`."""
     mean, drain_s = observed.mean, settings.drain_backlog_s
     rate_in, rate_out = mean[Kind.TOKENS_IN_PER_S], mean[Kind.TOKENS_OUT_PER_S]
     waiting_in, waiting_out = mean[Kind.WAITING_TOKENS_IN], mean[Kind.WAITING_TOKENS_OUT]

@@ -13,10 +13,9 @@ from floorcast.pool import Pool
 from floorcast.tuning import TunedSettings
 from pipelines.publishers.overlay_file import FILE, OverlayFacts, PastLoad, write_overlay_facts
 from pipelines.service.facts import Expectations, FactsReader, expected_load, tuned
-from scaling.overlay.settings import settings_of
+from scaling.overlay.settings import Settings, settings_of
 from scaling.overlay.signals import Signals, snapshot
-from scaling.overlay.smoothing import Observed, observe
-from scaling.overlay.state import begin
+from scaling.overlay.state import State, begin
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 TUNED = TunedSettings(
@@ -75,9 +74,8 @@ def test_without_a_live_rate_or_with_a_past_long_gone_nothing_is_expected() -> N
 MORNING = START + timedelta(days=7, hours=8, minutes=52)
 
 
-def seen_by(pools: dict[str, Pool], **live: float) -> tuple[Signals, Observed]:
-    signals = snapshot(len(pools), **live)
-    return signals, observe(signals, begin(len(pools), 0.0), settings_of(list(pools.values())), 1.0)[0]
+def seen_by(pools: dict[str, Pool], **live: float) -> tuple[Signals, State, Settings, float]:
+    return snapshot(len(pools), **live), begin(len(pools), 0.0), settings_of(list(pools.values())), 1.0
 
 
 def test_only_pools_with_a_published_past_expect_anything() -> None:
